@@ -13,6 +13,7 @@
 #include "graph/caller.hpp"
 #include "graph/describe.hpp"
 #include "graph/history.hpp"
+#include "graph/map_row.hpp"
 #include "graph/node.hpp"
 #include "graph/op.hpp"
 #include "graph/scatter.hpp"
@@ -217,15 +218,38 @@ class Reverse {
     if (is_float_cast(n)) return add(n.inputs[0], cast_gradient(n, g));
     const auto kept = gradients_of(n);
     const std::vector<scalar::Expression>& texts = *kept;
+    const bool has_calls = n.row && !n.row->gradient_ops.empty();
     for (std::size_t i = 0; i < n.inputs.size(); ++i) {
       if (!needs(n.inputs[i]) || scalar::is_zero(texts[i])) continue;
       std::vector<NodeRef> operands = n.inputs;
       operands.push_back(self);
       operands.push_back(g);
-      const scalar::Expression text = compact(texts[i], operands);
+      if (has_calls)
+        for (const scalar::OpCall& call : ops::gradients_of_calls(*n.row)[i].calls)
+          operands.push_back(result_of(call, operands));
+      const scalar::Expression text =
+          compact(has_calls ? ops::gradients_of_calls(*n.row)[i].gradient : texts[i], operands);
       NodeRef part = graph::map(text, std::move(operands), n.name.empty() ? "map.grad" : n.name + ".grad");
       add(n.inputs[i], graph::cast(part, n.inputs[i]->type));
     }
+  }
+
+  // The call of an op that a gradient text contains. Its arguments have no narrow types, so that no x + 1 is rounded to f16.
+  static NodeRef result_of(const scalar::OpCall& call, std::span<const NodeRef> operands) {
+    const ops::ElementwiseRow& row = ops::elementwise_row(call.function);
+    std::vector<NodeRef> arguments;
+    for (const scalar::Expression& expression : call.arguments) {
+      std::vector<NodeRef> of(operands.begin(), operands.end());
+      const scalar::Expression text = compact(expression, of);
+      for (NodeRef& operand : of) operand = graph::cast(operand, compute_type(operand->type));
+      arguments.push_back(graph::map(text, std::move(of), call.function + ".argument"));
+    }
+    std::vector<DType> types;
+    for (std::size_t i = 0; i < row.inputs.size(); ++i) types.push_back(arguments[i]->type);
+    const scalar::Expression& typed = ops::typed_forward(row, types);
+    for (std::size_t i = types.size(); i < arguments.size(); ++i)
+      arguments[i] = graph::cast(arguments[i], ops::attribute_type(row, types));
+    return graph::map_row(row, typed, std::move(arguments), Where::current());
   }
 
   // Drops the operands that a gradient text does not read, so that it does not keep them alive.

@@ -80,6 +80,15 @@ constexpr double kBesselK1Far[] = {
     8.418479670972575e-09, -3.7119962979184724e-09, 2.1600738070102857e-09, -1.064142272258912e-09,
     -1.6214964652946646e-10, 1.3403129134884593e-10, 5.917703107429806e-10, -3.4052380863530667e-10,
     -2.3491838521262873e-10, 1.392647707395567e-10, 7.437054315558186e-11, -4.3071978473211124e-11};
+// x^(3/2) e^x (K1(x) - K0(x)) over the same.
+constexpr double kBesselKDifference[] = {
+    0.5782262074318057, -0.0405414091167864, 0.0061429223553983526, -0.0012809495087336665, 0.00032434644025495206,
+    -9.403015878883804e-05, 3.017635676190669e-05, -1.049149356321426e-05, 3.893441311306391e-06,
+    -1.5257846070545712e-06, 6.263879671269027e-07, -2.6767956383699966e-07, 1.1823349957302563e-07,
+    -5.3951206749472034e-08, 2.620620497315423e-08, -1.2732812044966784e-08, 4.1428587089802325e-09,
+    -1.855866701157091e-09, 4.606954087321348e-09, -2.7139847836804164e-09, -2.9647807392858108e-09,
+    1.88248192533538e-09, 2.615226974991503e-09, -1.6173732941429382e-09, -1.0648608736121502e-09,
+    6.626111718156746e-10, 2.481947577845213e-10, -1.5275981549585743e-10};
 // Ai(x) over (x + 3.25) / 1.75 from -5 to -1.5, and over (x - 0.25) / 1.75 from there to 2.
 constexpr double kAiryLeft[] = {
     -0.4190132668052308, -0.004294234328909327, 2.0852457105854065, -0.3671513626215597, -1.7314771354397462,
@@ -139,15 +148,22 @@ struct BesselTexts {
       "var a = x; var t = a * a * 0.03125 - 1; {}"
       "a == 0 ? -inf : a < 8 ? 2 / pi * (log(a) * bessel_j1(a) - 1 / a) + a * ({}) : a == inf ? 0 : far",
       bessel_far("-(s + c)", "s - c", kBesselP1, kBesselQ1), polynomial(kBesselY1, "t"));
-  std::string k0e = fmt::format(
-      "var t = 0.5 * x * x - 1; var b = max(x, 2); var u = 4 / b - 1;"
-      "x < 2 ? exp(x) * ({} - log(0.5 * x) * i0_small(x)) : is_nan(x) ? x : rsqrt(b) * ({})",
-      polynomial(kBesselK0, "t"), polynomial(kBesselK0Far, "u"));
+  std::string k0e_near =
+      fmt::format("var t = 0.5 * x * x - 1; exp(x) * ({} - log(0.5 * x) * i0_small(x))", polynomial(kBesselK0, "t"));
+  std::string k1e_near = fmt::format(
+      "var t = 0.5 * x * x - 1; exp(x) * (1 / x + log(0.5 * x) * i1_small(x) + x * ({}))", polynomial(kBesselK1, "t"));
+  std::string k0e =
+      fmt::format("var b = max(x, 2); var u = 4 / b - 1; x < 2 ? k0e_near(x) : is_nan(x) ? x : rsqrt(b) * ({})",
+                  polynomial(kBesselK0Far, "u"));
   std::string k1e = fmt::format(
-      "var t = 0.5 * x * x - 1; var b = max(x, 2); var u = 4 / b - 1;"
-      "x == 0 ? inf : x < 2 ? exp(x) * (1 / x + log(0.5 * x) * i1_small(x) + x * ({})) : is_nan(x) ? x : rsqrt(b) * "
-      "({})",
-      polynomial(kBesselK1, "t"), polynomial(kBesselK1Far, "u"));
+      "var b = max(x, 2); var u = 4 / b - 1;"
+      "x == 0 ? inf : x < 2 ? k1e_near(x) : is_nan(x) ? x : rsqrt(b) * ({})",
+      polynomial(kBesselK1Far, "u"));
+  // The derivatives beyond 2. There k1e - k0e has 1 / 2x of the digits of both, and the fit of it has all.
+  std::string k0e_slope = fmt::format("var b = x < 2 ? 2 : x; var u = 4 / b - 1; -({}) * rsqrt(b) / b",
+                                      polynomial(kBesselKDifference, "u"));
+  std::string k1e_slope = fmt::format("var b = x < 2 ? 2 : x; var u = 4 / b - 1; ({} - ({})) * rsqrt(b) / b",
+                                      polynomial(kBesselKDifference, "u"), polynomial(kBesselK1Far, "u"));
   std::string airy = fmt::format(
       "var y = max(-x, 5); var z = y * sqrt(y) * (2 / 3); var h = {0:.17g} / z; var v = 2 * h * h - 1;"
       "var c = cos(z); var s = sin(z);"
@@ -177,12 +193,24 @@ std::vector<DerivedFunction> bessel_functions() {
   static const BesselTexts texts;
   // Enough terms for x up to 2.
   static const std::string i0_small = "var q = 0.25 * x * x; " + bessel_series(0, 12);
-  static const std::string i1_small = "var q = 0.25 * x * x; 0.5 * x * (" + bessel_series(1, 12) + ")";
+  static const std::string i1_ratio_small = "var q = 0.25 * x * x; 0.5 * (" + bessel_series(1, 12) + ")";  // i1(x) / x
   return {
-      {"bessel_j0", {"x"}, texts.j0},    {"bessel_j1", {"x"}, texts.j1}, {"bessel_y0", {"x"}, texts.y0},
-      {"bessel_y1", {"x"}, texts.y1},    {"i0_small", {"x"}, i0_small},  {"i1_small", {"x"}, i1_small},
-      {"k0e", {"x"}, texts.k0e},         {"k1e", {"x"}, texts.k1e},      {"k0", {"x"}, "exp(-x) * k0e(x)"},
-      {"k1", {"x"}, "exp(-x) * k1e(x)"}, {"airy_ai", {"x"}, texts.airy},
+      {"bessel_j0", {"x"}, texts.j0},
+      {"bessel_j1", {"x"}, texts.j1},
+      {"bessel_y0", {"x"}, texts.y0},
+      {"bessel_y1", {"x"}, texts.y1},
+      {"i0_small", {"x"}, i0_small},
+      {"i1_ratio_small", {"x"}, i1_ratio_small},
+      {"i1_small", {"x"}, "x * i1_ratio_small(x)"},
+      {"k0e_near", {"x"}, texts.k0e_near},
+      {"k1e_near", {"x"}, texts.k1e_near},
+      {"k0e_slope", {"x"}, texts.k0e_slope},
+      {"k1e_slope", {"x"}, texts.k1e_slope},
+      {"k0e", {"x"}, texts.k0e},
+      {"k1e", {"x"}, texts.k1e},
+      {"k0", {"x"}, "exp(-x) * k0e(x)"},
+      {"k1", {"x"}, "exp(-x) * k1e(x)"},
+      {"airy_ai", {"x"}, texts.airy},
   };
 }
 

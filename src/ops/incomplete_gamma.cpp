@@ -91,12 +91,31 @@ std::string igamma_parts() {
          "var below = x < max(a, 1.5);";
 }
 
-struct IncompleteGammaTexts {
-  // Above 8 no large logarithms cancel.
-  std::string factor = fmt::format(
-      "var b = max(a, 8); var m = (x - b) / b; var r = 1 / b; var q = r * r;"
-      "a < 8 ? exp(a * log(x) - x - lgamma(a + 1)) : exp(b * (log1p(m) - m) - r * ({})) * rsqrt(2 * pi * b)",
+// x^a e^-x / gamma(a + 1), or with `density` x^(a - 1) e^-x / gamma(a).
+//
+// Up to a = 8, gamma(a + 1) comes by its recurrence from gamma(1 + f) with the fraction f of a, and the power and the exponential keep
+// all of their digits: those of e^(a ln x - x) would be lost in the sum. e^-x is two factors, because the power may bring back what
+// alone would vanish. Beyond, the exponent is a (ln(1 + m) - m) with m = x / a - 1, which near m = 0 is the eta of Temme.
+std::string power_text(bool density) {
+  std::string text = "var c = a < 8 ? a : 0; var n = floor(c); var f = c - n; var p = 1;";
+  for (int k = 1; k <= 6; ++k) text += fmt::format("p = n > {0} ? p * (c - {0}) : p;", k);
+  text += density ? "p = n > 0 ? 1 / p : c;" : "p = 1 / (n > 0 ? p * c : p);";
+  text += fmt::format(
+      "var h = exp(-0.5 * x); var small = h * (pow(x, {}) * p * exp(-lgamma_of_next(f))) * h;"
+      "var b = a < 8 ? 8 : a; var r = 1 / b; var q = r * r; var m = (x - b) / b; var near = m > -0.5 && m < 0.7;"
+      "var v = near ? m : 0; var t = (v - 0.1) / 0.6; var e = v * ({}); var w = near ? 1 : x / b;"
+      "var s = near ? -0.5 * b * e * e : {} * log(w) - (x - b);"
+      "a < 8 ? small : exp(s - r * ({})) * rsqrt(2 * pi * b)",
+      density ? "c - 1" : "c", polynomial(kTemmeEta, "t"), density ? "(b - 1)" : "b",
       polynomial(stirling_coefficients(), "q"));
+  return density ? text + " * (near ? b / x : 1)" : text;
+}
+
+struct IncompleteGammaTexts {
+  std::string factor = power_text(false), power = power_text(true);
+  std::string density =
+      "x < 0 || a < 0 || is_nan(x) || is_nan(a) ? nan : a == inf ? (x == inf ? nan : 0) : x == inf || a == 0 ? 0 : "
+      "gamma_power(a, x)";
   std::string next = fmt::format("var u = x - 1; x * u * ({})", polynomial(lgamma_coefficients(), "u"));
   std::string lower =
       igamma_parts() +
@@ -114,7 +133,9 @@ std::vector<DerivedFunction> incomplete_gamma_functions() {
   static const IncompleteGammaTexts texts;
   return {
       {"igamma_factor", {"a", "x"}, texts.factor},  // x^a e^-x / gamma(a + 1)
-      {"lgamma_of_next", {"x"}, texts.next},        // ln gamma(1 + x) for x in [0, 1], to all digits near 0
+      {"gamma_power", {"a", "x"}, texts.power},     // x^(a - 1) e^-x / gamma(a)
+      {"gamma_density", {"a", "x"}, texts.density},
+      {"lgamma_of_next", {"x"}, texts.next},  // ln gamma(1 + x) for x in [0, 1], to all digits near 0
       {"igamma", {"a", "x"}, texts.lower},
       {"igammac", {"a", "x"}, texts.upper},
   };

@@ -101,6 +101,14 @@ class Parser {
 
   State state;
 
+  /// Calls that become operands.
+  struct Kept {
+    std::span<const std::string_view> functions;
+    int first;  // the operand that the first of them is
+    std::vector<OpCall>& calls;
+  };
+  const Kept* kept = nullptr;
+
   /// Parses the whole text; the value is in `state`.
   void run() {
     if (token_.kind == TokenKind::end) fail("the text is empty; expected an expression");
@@ -426,6 +434,8 @@ class Parser {
     }
     if (const DerivedFunction* function = find_derived(token.text)) {
       wants(function->parameters.size());
+      if (kept && std::find(kept->functions.begin(), kept->functions.end(), token.text) != kept->functions.end())
+        return kept_call(token.text, arguments);
       Parser body(function->text, builder_, depth_);
       for (std::size_t i = 0; i < arguments.size(); ++i)
         body.state.variables.push_back({.name = function->parameters[i], .value = arguments[i], .is_operand = true});
@@ -443,6 +453,13 @@ class Parser {
     if (const std::string_view near = nearest_name(token.text, known); !near.empty())
       message += fmt::format("; did you mean '{}'?", near);
     fail(message, token.begin);
+  }
+
+  int kept_call(std::string_view function, std::span<const int> arguments) {
+    OpCall call{std::string(function), {}};
+    for (const int argument : arguments) call.arguments.push_back(builder_.finish(argument));
+    kept->calls.push_back(std::move(call));
+    return builder_.input(kept->first + static_cast<int>(kept->calls.size()) - 1);
   }
 
   std::string_view text_;
@@ -473,16 +490,29 @@ Expression parse(std::string_view text, std::span<const std::string> operands) {
 }
 
 Expression parse(std::string_view text, const Names& names) {
+  std::vector<OpCall> calls;
+  return parse_with_calls(text, names, {}, calls);
+}
+
+Expression parse_with_calls(std::string_view text, const Names& names, std::span<const std::string_view> functions,
+                            std::vector<OpCall>& calls) {
   check_size(text);
-  Builder builder(static_cast<int>(names.operands.size()));
+  const int count = static_cast<int>(names.operands.size());
+  Builder builder(count);
   Parser parser(text, builder, 0);
+  const Parser::Kept kept{functions, count, calls};
+  parser.kept = &kept;
   declare(parser, builder, names);
   parser.run();
   // A text may assign its result (`output = ...`), or end with it.
+  int value = -1;
   for (const Variable& variable : parser.state.variables)
-    if (!names.results.empty() && variable.name == names.results[0] && variable.value >= 0)
-      return builder.finish(variable.value);
-  return builder.finish(parser.value());
+    if (!names.results.empty() && variable.name == names.results[0] && variable.value >= 0) value = variable.value;
+  Expression whole = builder.finish(value >= 0 ? value : parser.value());
+  whole.inputs = count + static_cast<int>(calls.size());
+  for (std::size_t k = 0; k < calls.size(); ++k)
+    for (Expression& argument : calls[k].arguments) argument.inputs = count + static_cast<int>(k);
+  return whole;
 }
 
 std::vector<Expression> parse_results(std::string_view text, const Names& names) {

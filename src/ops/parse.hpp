@@ -37,6 +37,16 @@ Expression parse(std::string_view text, const Names& names);
 /// One expression for each of `names.results`: the value assigned to it last. Throws UsageError if one is never assigned.
 std::vector<Expression> parse_results(std::string_view text, const Names& names);
 
+/// A call of a function that stays a call. Its arguments are over the operands of its text and the calls before it.
+struct OpCall {
+  std::string function;
+  std::vector<Expression> arguments;
+};
+/// `parse`, but calls of `functions` are not written out: call k is the operand names.operands.size() + k. Calls inside of derived
+/// functions are written out.
+Expression parse_with_calls(std::string_view text, const Names& names, std::span<const std::string_view> functions,
+                            std::vector<OpCall>& calls);
+
 /// Functions of the language that are defined by text.
 struct DerivedFunction {
   std::string_view name;

@@ -43,16 +43,24 @@ constexpr double kErfinvFar[] = {
     1.0027901984120375e-06, -4.841424582023992e-07, 2.863065944173768e-07, -1.5238356943084463e-07,
     -6.048979724300421e-09, 8.650691578072726e-09, 1.0786419773131596e-07, -6.527951294687505e-08,
     -5.20676508355497e-08, 3.223347142853837e-08, 2.0825691605614563e-08, -1.269258999415204e-08};
-// sqrt(x) e^-x I0(x) and sqrt(x) e^-x I1(x) over 1 / x, for x >= 12.
+// sqrt(x) e^-x I0(x), sqrt(x) e^-x I1(x) and x^(3/2) e^-x (I0(x) - I1(x)) over 24 / x - 1, for x >= 12.
 constexpr double kBessel0[] = {
-    0.4010710650668474, 0.0021821681721288706, 5.598482534211642e-05, 2.7977066872972477e-06, 2.171602647175798e-07,
-    2.3691035379623496e-08, 3.4453778783007547e-09, 6.39523536456685e-10, 1.4930434831313764e-10,
-    6.083156740508682e-11, 3.107021723282998e-11, 4.010261062424449e-12, -2.557592278791293e-12};
+    0.4010710650668474, 0.0021821681721169426, 5.598482533364579e-05, 2.797707018723217e-06, 2.1716050330438626e-07,
+    2.3688437138529013e-08, 3.4434288960480876e-09, 6.480594489084545e-10, 1.5625009897783602e-10,
+    4.793431885757478e-11, 1.86786960871825e-11, 1.1567225133595174e-11, 8.731478514943598e-12, 1.160616007503719e-12,
+    -4.776314955436403e-12, -2.643642822555006e-12, 6.513895669865593e-13, 5.651639972768679e-13};
 constexpr double kBessel1[] = {
-    0.39262449420411655, -0.0064054536034947145, -9.124755355964464e-05, -3.827951011976841e-06,
-    -2.726842977525358e-07, -2.825639029925629e-08, -3.9695922706766384e-09, -7.193730488878576e-10,
-    -1.64900285505921e-10, -6.52453925196511e-11, -3.292616365231038e-11, -4.544932716168861e-12,
-    2.532376780016039e-12};
+    0.39262449420411655, -0.006405453603482373, -9.124755355074322e-05, -3.827951354766477e-06, -2.726845483614065e-07,
+    -2.8253705687513596e-08, -3.967546482654758e-09, -7.281746097010025e-10, -1.7218260229843336e-10,
+    -5.200740998856461e-11, -1.995906955937782e-11, -1.2179489345971289e-11, -9.241888378982641e-12,
+    -1.3598828015317703e-12, 4.949031304204529e-12, 2.7950069920716694e-12, -6.631028143987137e-13,
+    -5.901323139685153e-13};
+constexpr double kBesselDifference[] = {
+    0.20271770070554065, 0.003385221908843004, 0.00014835518438962106, 1.0660616561173623e-05, 1.0956644767888331e-06,
+    1.5094729870874204e-07, 2.6918349437383196e-08, 6.107665779782974e-09, 1.761758557937269e-09, 6.556201662163896e-10,
+    3.1599985282824777e-10, 1.9857490750798435e-10, 1.3763390048854054e-10, 1.9733329243064427e-11,
+    -1.216360596704858e-10, -1.097415853954752e-10, 2.4935325904970512e-11, 6.206935142023162e-11,
+    1.1916468916989201e-12, -1.8068800840439763e-11, -9.7824579623033e-13, 2.389106286262063e-12};
 // ln gamma(x) / ((x - 1) (x - 2)) over x - 2 from -1 to 1: its zeros stay exact.
 constexpr double kLgamma[] = {
     0.4227843350984672, -0.10031730167435395, 0.0329650006211419, -0.012384192193364526, 0.004998641165474131,
@@ -74,13 +82,20 @@ constexpr double kEulerMaclaurin[] = {
     -3617.0 / 10670622842880000.0};
 // clang-format on
 
+std::string bessel_near(int order) {
+  return fmt::format("var q = 0.25 * x * x; {}exp(-abs(x)) * ({})", order == 0 ? "" : "0.5 * x * ",
+                     bessel_series(order, 28));
+}
 std::string bessel(int order, std::span<const double> far) {
-  const char* small = order == 0 ? "" : "0.5 * x * ";
-  const char* sign = order == 0 ? "" : "sign(x) * ";
-  return fmt::format(
-      "var a = abs(x); var q = 0.25 * x * x; var u = 24 / max(a, 12) - 1;"
-      "a < 12 ? {}exp(-a) * ({}) : {}({}) * rsqrt(max(a, 12))",
-      small, bessel_series(order, 28), sign, polynomial(far, "u"));
+  return fmt::format("var a = abs(x); var u = 24 / max(a, 12) - 1; a < 12 ? i{}e_near(x) : {}({}) * rsqrt(max(a, 12))",
+                     order, order == 0 ? "" : "sign(x) * ", polynomial(far, "u"));
+}
+
+// The derivatives of i0e and i1e beyond 12. There i0e - i1e has 1 / 2x of the digits of both, and the fit of it has all.
+std::string bessel_slope(int order) {
+  const char* text = order == 0 ? "-sign(x) * d" : "d - ({})";
+  return fmt::format("var b = abs(x) < 12 ? 12 : abs(x); var u = 24 / b - 1; var d = {}; ({}) * rsqrt(b) / b",
+                     polynomial(kBesselDifference, "u"), fmt::format(fmt::runtime(text), polynomial(kBessel1, "u")));
 }
 
 // Arguments below 1/2 are reflected first. Up to 3 a polynomial is used, with one step of the recurrence below 1. Stirling's
@@ -139,7 +154,9 @@ struct Texts {
       2 / (5 - kRoot5), (5 + kRoot5) / (5 - kRoot5), 2 / (1 / 5.0 - 1 / 27.5),
       (1 / 5.0 + 1 / 27.5) / (1 / 5.0 - 1 / 27.5), polynomial(kErfinvCentre, "c"), polynomial(kErfinvTail, "t"),
       polynomial(kErfinvFar, "u"));
+  std::string i0e_near = bessel_near(0), i1e_near = bessel_near(1);
   std::string i0e = bessel(0, kBessel0), i1e = bessel(1, kBessel1);
+  std::string i0e_slope = bessel_slope(0), i1e_slope = bessel_slope(1);
   std::string lgamma = lgamma_text(), digamma = digamma_text(), zeta = zeta_text(), gcd = gcd_text();
 
   static constexpr double kRoot5 = 2.2360679774997896964;
@@ -176,6 +193,10 @@ std::vector<DerivedFunction> special_functions() {
       {"erfinv_ratio", {"w"}, texts.erfinv_ratio},
       {"erfinv", {"x"}, "x * erfinv_ratio(-log((1 - x) * (1 + x)))"},
       {"ndtri", {"x"}, "sqrt(2) * (2 * x - 1) * erfinv_ratio(-log(4 * x * (1 - x)))"},
+      {"i0e_near", {"x"}, texts.i0e_near},
+      {"i1e_near", {"x"}, texts.i1e_near},
+      {"i0e_slope", {"x"}, texts.i0e_slope},
+      {"i1e_slope", {"x"}, texts.i1e_slope},
       {"i0e", {"x"}, texts.i0e},
       {"i1e", {"x"}, texts.i1e},
       {"i0", {"x"}, "abs(x) == inf ? inf : exp(abs(x)) * i0e(x)"},
@@ -192,6 +213,10 @@ std::vector<DerivedFunction> special_functions() {
        "var others = zeta_positive(n, 1 - f) - zeta_positive(n, 1 - x);"
        "s == 1 ? inf : s < 1 ? nan : x == inf ? 0 : s == inf && right ? pow(x, -s) : right ? own : f == 0 ? inf :"
        "s != n ? nan : own + (odd ? -others : others)"},
+      {"polygamma",
+       {"x", "n"},
+       "var odd = n - 2 * floor(n * 0.5 + 0.25) > 0.5;"
+       "n == 0 ? digamma(x) : (odd ? 1 : -1) * exp(lgamma(n + 1)) * zeta(n + 1, x)"},
       {"gcd", {"x", "y"}, texts.gcd},
   };
 }

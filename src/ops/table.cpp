@@ -46,7 +46,8 @@ Expression parse_forward(const ElementwiseRow& row) {
   return scalar::parse(row.forward, names);
 }
 
-Expression parse_gradient(const ElementwiseRow& row, std::size_t input, std::string_view text) {
+Expression parse_gradient(const ElementwiseRow& row, std::size_t input, std::string_view text,
+                          std::vector<scalar::OpCall>* calls = nullptr) {
   scalar::Names names{.operands = operands_of(row)};
   names.operands.insert(names.operands.end(), {"output", "g"});
   add_aliases(names, row.inputs.size());
@@ -54,7 +55,8 @@ Expression parse_gradient(const ElementwiseRow& row, std::size_t input, std::str
   // The first name is the result; a text may assign the other too.
   names.results = input == 0 ? std::vector<std::string>{"inputGrad", "otherGrad"}
                              : std::vector<std::string>{"otherGrad", "inputGrad"};
-  return scalar::parse(text, names);
+  if (calls == nullptr) return scalar::parse(text, names);
+  return scalar::parse_with_calls(text, names, {row.gradient_ops.begin(), row.gradient_ops.size()}, *calls);
 }
 
 /// A row and the expressions made from its texts.
@@ -65,6 +67,7 @@ struct Entry {
   std::once_flag parsed_forward, parsed_gradients;
   Expression forward;
   std::vector<Expression> gradients;
+  std::vector<GradientOfCalls> gradients_of_calls;
   std::mutex typed_mutex;
   std::map<std::uint64_t, Expression> typed;  // by the inputs' types; nodes of a map do not move
 };
@@ -181,6 +184,17 @@ std::vector<Expression> make_gradients(Entry& entry) {
   return out;
 }
 
+std::vector<GradientOfCalls> make_gradients_of_calls(Entry& entry) {
+  std::vector<GradientOfCalls> out;
+  if (entry.row->gradient_ops.empty()) return out;
+  for (std::size_t i = 0; i < entry.gradients.size(); ++i) {
+    out.push_back({entry.gradients[i], {}});
+    if (i < entry.row->gradients.size() && !entry.row->gradients[i].empty())
+      out[i].gradient = parse_gradient(*entry.row, i, entry.row->gradients[i], &out[i].calls);
+  }
+  return out;
+}
+
 [[noreturn]] void unknown(std::string_view kind, std::string_view name, std::span<const std::string_view> known) {
   std::string message = fmt::format("no {} is called '{}'", kind, name.substr(0, 60));
   const std::string_view near = nearest_name(name, known);
@@ -254,6 +268,15 @@ void check_name(const CustomOp& op, std::string_view name) {
                                  op.name.substr(0, 64), name.substr(0, 64)));
 }
 
+Entry& with_gradients(const ElementwiseRow& row) {
+  Entry& entry = Registry::instance().entry_of(row);
+  std::call_once(entry.parsed_gradients, [&] {
+    entry.gradients = make_gradients(entry);
+    entry.gradients_of_calls = make_gradients_of_calls(entry);
+  });
+  return entry;
+}
+
 }  // namespace
 
 bool allows(DTypes set, DType type) {
@@ -294,10 +317,10 @@ const ReduceRow& reduce_row(std::string_view name) {
 
 const Expression& forward(const ElementwiseRow& row) { return forward(Registry::instance().entry_of(row)); }
 
-const std::vector<Expression>& gradients(const ElementwiseRow& row) {
-  Entry& entry = Registry::instance().entry_of(row);
-  std::call_once(entry.parsed_gradients, [&] { entry.gradients = make_gradients(entry); });
-  return entry.gradients;
+const std::vector<Expression>& gradients(const ElementwiseRow& row) { return with_gradients(row).gradients; }
+
+const std::vector<GradientOfCalls>& gradients_of_calls(const ElementwiseRow& row) {
+  return with_gradients(row).gradients_of_calls;
 }
 
 DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs) {

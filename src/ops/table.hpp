@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/parse.hpp"
 #include "ops/scalar.hpp"
 
 namespace weft::ops {
@@ -107,6 +108,9 @@ struct ElementwiseRow {
   /// Gradient texts of the inputs, over inputs, attributes, `output` and `g`; "" or absent: derived from forward. Given
   /// where the derived one is less exact or the convention at a kink differs.
   List<std::string_view, kOperandsMax> gradients = {};
+  /// Functions in gradient texts that are ops of the same name with the same operands. Their calls become calls of these ops, whose
+  /// gradients are then those of their rows, and not what would be derived from the text.
+  List<std::string_view, 2> gradient_ops = {};
   Required<DTypes> dtypes;
   Required<Result> result;
   Ranges tested;                         // values that tests draw: one range for all inputs, or one for each
@@ -155,6 +159,14 @@ const ReduceRow& reduce_row(std::string_view name);
 /// for each of these, over (inputs..., attributes..., output, g).
 const scalar::Expression& forward(const ElementwiseRow& row);
 const std::vector<scalar::Expression>& gradients(const ElementwiseRow& row);
+
+/// A gradient whose further operands are the results of calls of ops (see `gradient_ops`).
+struct GradientOfCalls {
+  scalar::Expression gradient;  // over (inputs..., attributes..., output, g, calls...)
+  std::vector<scalar::OpCall> calls;
+};
+/// For each input and attribute; empty for a row without `gradient_ops`.
+const std::vector<GradientOfCalls>& gradients_of_calls(const ElementwiseRow& row);
 
 /// The type of attributes beside inputs of these types: the type that the op computes in (i32 for bools).
 DType attribute_type(const ElementwiseRow& row, std::span<const DType> inputs);

@@ -39,6 +39,7 @@ REFERENCES = {
     "tanhshrink": F.tanhshrink, "hardtanh": lambda x, min_val, max_val: F.hardtanh(x, min_val, max_val),
     "threshold": lambda x, threshold, value: F.threshold(x, threshold, value),
     "xlog1py": torch.special.xlog1py, "erfcx": torch.special.erfcx, "zeta": torch.special.zeta, "igamma": torch.igamma, "igammac": torch.igammac,
+    "gamma_density": lambda a, x: torch.exp((a - 1) * torch.log(x) - x - torch.lgamma(a)),
     "spherical_bessel_j0": torch.special.spherical_bessel_j0, "airy_ai": torch.special.airy_ai,
     **{f"bessel_{kind}": getattr(torch.special, f"bessel_{kind}") for kind in ("j0", "j1", "y0", "y1")},
     **{f"{scaled}modified_bessel_{kind}": getattr(torch.special, f"{scaled}modified_bessel_{kind}") for scaled in ("", "scaled_") for kind in ("k0", "k1")},
@@ -48,7 +49,7 @@ REFERENCES = {
 NO_GRADIENT = {"heaviside", "zeta", "igamma", "igammac", "spherical_bessel_j0", "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
                "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1"}
 # PyTorch's derivatives of digamma have nine digits.
-GRADIENT_IN_F64 = {"lgamma": 1e-8, "digamma": 1e-8}
+GRADIENT_IN_F64 = {"lgamma": 1e-8, "digamma": 1e-8, "gamma_density": 1e-8}
 # PyTorch's values of these have this many digits.
 VALUE_IN_F64 = {"igamma": 1e-8, "igammac": 1e-8, "airy_ai": 2e-5, **{f"bessel_{kind}": 2e-6 for kind in ("j0", "j1", "y0", "y1")}}
 NO_SECOND = {"heaviside", "clamp_tensor", "hardswish", "abs"}

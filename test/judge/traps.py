@@ -84,7 +84,7 @@ def numbers(judge):
 # Where PyTorch, NumPy and Weft each have a convention of their own, or PyTorch's value at infinity is an accident.
 OTHER_CONVENTIONS = {"celu", "copysign", "floor_divide", "fmod", "gelu", "gelu_tanh", "hardswish", "heaviside", "i0", "i1", "ldexp", "log_sigmoid", "logaddexp2", "mish",
                      "nan_to_num", "polygamma", "remainder", "signbit", "softshrink", "silu", "sinc", "softsign", "squared_difference", "xlogy",
-                     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "zeta"}
+                     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "zeta", "gamma_density"}
 
 
 def specials(judge):

@@ -213,6 +213,35 @@ TEST(Table, GivenGradientsAgreeWithDerivedOnes) {
   }
 }
 
+TEST(Table, GradientsOfCallsAreTheGradients) {
+  int calls = 0;
+  for (const ElementwiseRow* row : elementwise_rows()) {
+    const std::vector<GradientOfCalls>& split = gradients_of_calls(*row);
+    ASSERT_EQ(split.size(), row->gradient_ops.empty() ? 0 : gradients(*row).size()) << row->name;
+    Points points(*row);
+    for (std::size_t operand = 0; operand < split.size(); ++operand) {
+      std::vector<double> all = points.next();
+      all.push_back(scalar::evaluate(forward(*row), all));
+      all.push_back(1.5);
+      const double whole = scalar::evaluate(gradients(*row)[operand], all);
+      for (const scalar::OpCall& call : split[operand].calls) {
+        const ElementwiseRow& called = elementwise_row(call.function);
+        ASSERT_EQ(call.arguments.size(), called.inputs.size() + called.attributes.size()) << row->name;
+        std::vector<double> arguments;
+        for (const Expression& argument : call.arguments) {
+          ASSERT_EQ(argument.inputs, static_cast<int>(all.size())) << row->name;
+          arguments.push_back(scalar::evaluate(argument, all));
+        }
+        all.push_back(scalar::evaluate(forward(called), arguments));
+        ++calls;
+      }
+      ASSERT_EQ(split[operand].gradient.inputs, static_cast<int>(all.size())) << row->name;
+      EXPECT_DOUBLE_EQ(scalar::evaluate(split[operand].gradient, all), whole) << row->name << " by " << operand;
+    }
+  }
+  EXPECT_GE(calls, 4);
+}
+
 TEST(Table, SecondDerivativesAgreeWithDifferencesOfFirst) {
   for (const ElementwiseRow* row : elementwise_rows()) {
     if (!row->differentiable || !row->second_order) continue;
