@@ -420,8 +420,7 @@ class Pass {
 }  // namespace
 
 std::vector<const OpRow*> drawn_rows(Drawn drawn) {
-  constexpr std::string_view kSlow[] = {"histogram", "conv3d",  "conv_transpose3d", "lp_pool3d",
-                                        "igamma",    "igammac", "polygamma",        "zeta"};
+  constexpr std::string_view kSlow[] = {"histogram", "conv3d", "conv_transpose3d", "lp_pool3d"};
   const auto is_slow = [&](const OpRow& row) {
     return drawn == Drawn::on_gpu && (row.family == "order" || row.family == "scan" || row.name == "mode" ||
                                       std::find(std::begin(kSlow), std::end(kSlow), row.name) != std::end(kSlow));
