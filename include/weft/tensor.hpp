@@ -276,7 +276,25 @@ class Variable {
   const std::shared_ptr<graph::Cell>& cell() const { return cell_; }
 
  private:
+  friend class WeakVariable;
   std::shared_ptr<graph::Cell> cell_;
+};
+
+/// A Variable that may be gone: it does not keep the state alive. For what the Variable itself keeps alive, such as its hooks.
+class WeakVariable {
+ public:
+  WeakVariable() = default;
+  WeakVariable(const Variable& variable) : cell_(variable.cell()) {}
+  /// The Variable; undefined if it is gone.
+  Variable lock() const {
+    Variable variable;
+    variable.cell_ = cell_.lock();
+    return variable;
+  }
+  bool expired() const { return cell_.expired(); }
+
+ private:
+  std::weak_ptr<graph::Cell> cell_;
 };
 
 /// Puts the variables in this order into a single variable and makes each a slice of it, so that an optimiser updates all in

@@ -164,6 +164,12 @@ std::vector<NodeRef> autograd::batched_custom_gradient(const graph::Node& call, 
 }
 
 Tensor with_gradient_hook(const Tensor& x, GradientHook hook) {
+  ValueHook of_both;
+  if (hook) of_both = [hook = std::move(hook)](const Tensor&, const Tensor& gradient) { return hook(gradient); };
+  return detail::with_value_hook(x, std::move(of_both));
+}
+
+Tensor detail::with_value_hook(const Tensor& x, ValueHook hook) {
   if (!x.defined()) throw UsageError("with_gradient_hook: the tensor has no value");
   if (!hook) throw UsageError("with_gradient_hook: the hook is empty");
   if (!is_float(x.dtype()))
@@ -172,7 +178,7 @@ Tensor with_gradient_hook(const Tensor& x, GradientHook hook) {
   const TensorFunction hooked =
       custom_gradient([](std::span<const Tensor> in) { return std::vector<Tensor>{alias(in[0])}; },
                       [hook = std::move(hook)](const CustomGradient& g) {
-                        const Tensor replaced = hook(g.gradients[0]);
+                        const Tensor replaced = hook(g.inputs[0], g.gradients[0]);
                         return std::vector<Tensor>{replaced.defined() ? replaced : g.gradients[0]};
                       });
   const Tensor inputs[] = {x};

@@ -477,6 +477,58 @@ TEST(Hooks, SeeAndReplaceGradients) {
   EXPECT_NE(message_of([&] { register_hook(w, {}); }).find("the hook is empty"), std::string::npos);
 }
 
+TEST(Hooks, NeedNotCaptureTheirVariable) {
+  const auto token = std::make_shared<int>();
+  WeakVariable gone, weak, kept;
+  HookHandle handle;
+  {
+    Variable w(tensor({1.0, 2.0}), "w"), v(tensor({3.0}), "v"), captured(tensor({1.0}));
+    gone = w, weak = v, kept = captured;
+    EXPECT_EQ(gone.lock(), w);
+    register_hook(w, [token](const Variable& of, const Tensor& g) { return g + 10.0 * of; });
+    register_hook(w, [](const Tensor& of, const Tensor& g) { return g * of; });  // as a tensor
+    register_hook(v, [weak](const Tensor& g) { return g * weak.lock(); });
+    handle = register_hook(captured, [captured](const Tensor& g) { return g * captured; });
+    backward(sum(w.value()) + sum(v.value()));
+    expect_near(w.grad(), {11, 42});
+    expect_near(v.grad(), {3});
+    EXPECT_NE(message_of([&] { register_hook(w, VariableHook()); }).find("the hook is empty"), std::string::npos);
+  }
+  EXPECT_TRUE(gone.expired());
+  EXPECT_FALSE(gone.lock().defined());
+  EXPECT_TRUE(weak.expired());
+  EXPECT_FALSE(kept.expired());  // a cycle, as of two shared_ptr
+  handle.remove();
+  EXPECT_TRUE(kept.expired());
+  register_hook(Variable(tensor({1.0})),
+                [](const Tensor& g) { return g; });  // clears what Variables that are gone left
+  EXPECT_EQ(token.use_count(), 1);
+  EXPECT_TRUE(WeakVariable().expired());
+}
+
+TEST(Hooks, OfTensorsGetTheTensor) {
+  const auto scaled = [](const Tensor& x) {
+    return sum(square(with_gradient_hook(x, [](const Tensor& at, const Tensor& g) { return g * at; })));
+  };
+  const Tensor x = tensor({1.0, 3.0});
+  expect_near(grad(scaled(x), x), {2, 18});
+  expect_near(grad(sum(grad(scaled(x), x)), x), {4, 24});  // 2 x, and 2 x x through the hook again
+  expect_near(compile([&](Tensor at) { return grad(scaled(at), at); })(x), {2, 18});
+  const Tensor rows = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  const auto gradient = [&](const Tensor& row) { return grad(scaled(row), row); };
+  expect_near(vmap(gradient)(rows), {2, 8, 18, 32});
+  const auto token = std::make_shared<int>();
+  {
+    Tensor hooked = x;
+    register_hook(hooked, [token](const Tensor& at, const Tensor&) { return at * 0.0; });
+    expect_near(grad(sum(hooked * hooked), x), {0, 0});
+    EXPECT_GT(token.use_count(), 1);
+  }
+  EXPECT_EQ(token.use_count(), 1);
+  Tensor empty = x;
+  EXPECT_NE(message_of([&] { register_hook(empty, ValueHook()); }).find("the hook is empty"), std::string::npos);
+}
+
 TEST(EnableGrad, RecordsWithinNoGrad) {
   const Tensor x = tensor({2.0});
   const NoGrad off;
