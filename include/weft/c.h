@@ -25,7 +25,7 @@ extern "C" {
 /* ---- Version and errors --------------------------------------------------------------------------------------------- */
 
 /* Grows when a function or a struct of this file changes its meaning. New functions do not change it. */
-#define WEFT_ABI_VERSION 1
+#define WEFT_ABI_VERSION 2
 /* The version of the library that runs. A program compares it with WEFT_ABI_VERSION before anything else. */
 uint32_t weft_abi_version(void);
 /* "0.1.0". */
@@ -124,7 +124,8 @@ typedef enum weft_attribute_type WEFT_ENUM_TYPE {
   WEFT_INTEGERS = 3, /* `integers`, `count` of them */
   WEFT_PAIRS = 4,    /* `integers`, `count` pairs one after another */
   WEFT_DTYPE = 5,    /* `word`: its name */
-  WEFT_CHOICE = 6    /* `word`: one of a few */
+  WEFT_CHOICE = 6,   /* `word`: one of a few */
+  WEFT_NUMBERS = 7   /* `numbers`, `count` of them */
 } weft_attribute_type;
 
 /* One attribute of a call: its name, its type, and the field that the type selects. */
@@ -137,6 +138,7 @@ typedef struct weft_attribute {
   const int64_t* integers;
   size_t count;
   const char* word;
+  const double* numbers;
 } weft_attribute;
 
 /* Applies an op of the table. Inputs are in the op's order; a handle of zero leaves out an optional one. Attributes that are not

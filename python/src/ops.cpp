@@ -80,6 +80,21 @@ AttributeValue attribute_from(const OpRow& row, const AttributeSpec& spec, PyObj
     case AttributeType::integers:
       if (PyUnicode_Check(value) || (!PyIndex_Check(value) && !PySequence_Check(value))) refuse(row, spec, value);
       return integers_from(value);
+    case AttributeType::numbers: {
+      if (PyFloat_Check(value) || is_integer_like(value)) return graph::Numbers{PyFloat_AsDouble(value)};
+      if (PyUnicode_Check(value) || !PySequence_Check(value)) refuse(row, spec, value);
+      const nb::object list = nb::steal(PySequence_Tuple(value));
+      if (!list.is_valid()) raise();
+      graph::Numbers numbers;
+      for (Py_ssize_t i = 0; i < PyTuple_Size(list.ptr()); ++i) {
+        numbers.push_back(PyFloat_AsDouble(PyTuple_GetItem(list.ptr(), i)));
+        if (numbers.back() != -1 || !PyErr_Occurred()) continue;
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) raise();
+        PyErr_Clear();
+        refuse(row, spec, value);
+      }
+      return numbers;
+    }
     case AttributeType::pairs: {
       if (PyUnicode_Check(value) || !PySequence_Check(value)) refuse(row, spec, value);
       const nb::object list = nb::steal(PySequence_Tuple(value));

@@ -118,6 +118,16 @@ class LikeNumPy(unittest.TestCase):
         self.close(x.flip((0, 1)), A[::-1, ::-1])
         self.close(weft.roll(x, 1, 1), np.roll(A, 1, 1))
         self.close(weft.pad(x, [(1, 0), (0, 2)]), np.pad(A, [(1, 0), (0, 2)]))
+        counts, *edges = weft.histogramdd(weft.tensor([[0.25, 0.5], [0.75, 2.5]]), bins=[2, 1], low=[0, 0.5], high=(1, 3.0))
+        self.close(counts, [[1], [1]])
+        self.close(edges[1], [0.5, 3])
+        self.close(weft.histogramdd(weft.tensor([[0.25, 0.5]]), bins=1, low=0, high=4)[2], [0, 4])
+        with self.assertRaisesRegex(TypeError, "low is .* not a list of numbers"):
+            weft.histogramdd(x, low=[0, "a"])
+        with self.assertRaisesRegex(TypeError, "ratio is .* not a list of numbers"):
+            weft.fractional_max_pool2d(weft.ones(1, 1, 6, 6), kernel=2, ratio="half")
+        values, _ = weft.fractional_max_pool2d(weft.ones(1, 1, 6, 8), kernel=2, ratio=[0.5, 0.25])
+        self.assertEqual(tuple(values.shape), (1, 1, 3, 2))
         self.close(weft.tile(x, 2, 3), np.tile(A, (2, 3)))
         self.close(x.tril(), np.tril(A))
         self.close(x.unsqueeze(0).expand(2, 3, 4), np.broadcast_to(A, (2, 3, 4)))

@@ -35,6 +35,10 @@ graph::AttributeValue value_of(const weft_attribute& given) {
       for (std::size_t i = 0; i < list.size(); i += 2) pairs.emplace_back(list[i], list[i + 1]);
       return pairs;
     }
+    case WEFT_NUMBERS: {
+      const std::span list = list_of(given.numbers, given.count, "the numbers of an attribute");
+      return graph::Numbers(list.begin(), list.end());
+    }
     case WEFT_DTYPE: return dtype_named(given.word);
     case WEFT_CHOICE: return word();
   }
@@ -50,6 +54,7 @@ weft_attribute_type type_of(graph::AttributeType type) {
     case graph::AttributeType::pairs: return WEFT_PAIRS;
     case graph::AttributeType::dtype: return WEFT_DTYPE;
     case graph::AttributeType::choice: return WEFT_CHOICE;
+    case graph::AttributeType::numbers: return WEFT_NUMBERS;
   }
   return WEFT_NUMBER;
 }

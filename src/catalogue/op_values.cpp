@@ -23,6 +23,15 @@ std::optional<Extent> whole(const Value& value) {
   return value.integer();
 }
 
+// An element of a list of numbers.
+std::optional<double> number_in_list(const Value& value) {
+  if (value.is_number()) return value.number();
+  if (value.kind() != Value::Kind::string) return std::nullopt;
+  const std::string& word = value.string();
+  if (word == "inf" || word == "-inf") return (word == "inf" ? 1 : -1) * std::numeric_limits<double>::infinity();
+  return word == "nan" ? std::optional(std::numeric_limits<double>::quiet_NaN()) : std::nullopt;
+}
+
 // nullopt for a value that no attribute can have.
 std::optional<AttributeValue> attribute_value(const Value& value) {
   switch (value.kind()) {
@@ -39,17 +48,22 @@ std::optional<AttributeValue> attribute_value(const Value& value) {
     case Value::Kind::array: break;
   }
   std::vector<Extent> list;
+  graph::Numbers numbers;  // of a list that is not of integers only
   graph::Pairs pairs;
   for (const Value& element : value.elements()) {
+    if (const auto real = number_in_list(element)) numbers.push_back(*real);
     if (const auto number = whole(element)) {
       list.push_back(*number);
+    } else if (number_in_list(element)) {
+      continue;
     } else if (element.is_array() && element.elements().size() == 2 && whole(element[0]) && whole(element[1])) {
       pairs.emplace_back(*whole(element[0]), *whole(element[1]));
     } else {
       return std::nullopt;
     }
   }
-  if (!list.empty() && !pairs.empty()) return std::nullopt;
+  if (!numbers.empty() && !pairs.empty()) return std::nullopt;
+  if (numbers.size() > list.size()) return numbers;
   if (!pairs.empty()) return pairs;
   return list;
 }
@@ -84,6 +98,11 @@ Value attribute_schema(const AttributeSpec& spec) {
           {{"anyOf", Value::array({Value::object({{"type", "array"}, {"items", Value::object({{"type", "integer"}})}}),
                                    Value::object({{"type", "integer"}})})}});
       break;
+    case AttributeType::numbers: {
+      Value each = number_schema(spec);
+      schema = Value::object({{"anyOf", Value::array({Value::object({{"type", "array"}, {"items", each}}), each})}});
+      break;
+    }
     case AttributeType::pairs:
       schema = Value::object({{"type", "array"},
                               {"items", Value::object({{"type", "array"},
@@ -157,6 +176,11 @@ Value value_of(const AttributeValue& value) {
     Value operator()(bool v) const { return v; }
     Value operator()(const std::vector<Extent>& v) const { return Value::Array(v.begin(), v.end()); }
     Value operator()(const std::string& v) const { return v; }
+    Value operator()(const graph::Numbers& numbers) const {
+      Value::Array list;
+      for (const double each : numbers) list.push_back((*this)(each));
+      return list;
+    }
   };
   return std::visit(Visitor{}, value);
 }

@@ -12,7 +12,8 @@
 namespace weft::graph {
 
 std::string_view name_of(AttributeType type) {
-  static constexpr std::string_view kNames[] = {"integer", "number", "boolean", "integers", "pairs", "dtype", "choice"};
+  static constexpr std::string_view kNames[] = {"integer", "number", "boolean", "integers",
+                                                "pairs",   "dtype",  "choice",  "numbers"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -33,9 +34,26 @@ std::string to_string(const AttributeValue& value) {
     }
     std::string operator()(DType v) const { return std::string(weft::name_of(v)); }
     std::string operator()(const std::string& v) const { return v; }
+    std::string operator()(const Numbers& v) const { return fmt::format("[{}]", fmt::join(v, ", ")); }
   };
   return std::visit(Visitor{}, value);
 }
+
+namespace {
+
+// A number, also as an integer or as the word of an infinity or NaN.
+std::optional<double> number_of(const AttributeValue& value) {
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* integer = std::get_if<Extent>(&value)) return static_cast<double>(*integer);
+  if (const auto* word = std::get_if<std::string>(&value)) {
+    if (*word == "inf") return std::numeric_limits<double>::infinity();
+    if (*word == "-inf") return -std::numeric_limits<double>::infinity();
+    if (*word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<AttributeValue> converted(const AttributeSpec& spec, const AttributeValue& value) {
   if (std::holds_alternative<std::monostate>(value))
@@ -50,14 +68,12 @@ std::optional<AttributeValue> converted(const AttributeSpec& spec, const Attribu
       if (is_whole) return static_cast<Extent>(*number);
       return std::nullopt;
     case AttributeType::number:
-      if (number) return value;
-      if (integer) return static_cast<double>(*integer);
-      if (const auto* word = std::get_if<std::string>(&value)) {
-        if (*word == "inf") return std::numeric_limits<double>::infinity();
-        if (*word == "-inf") return -std::numeric_limits<double>::infinity();
-        if (*word == "nan") return std::numeric_limits<double>::quiet_NaN();
-      }
+      if (const auto real = number_of(value)) return *real;
       return std::nullopt;
+    case AttributeType::numbers:
+      if (const auto* list = std::get_if<std::vector<Extent>>(&value)) return Numbers(list->begin(), list->end());
+      if (const auto real = number_of(value)) return Numbers{*real};
+      return std::holds_alternative<Numbers>(value) ? std::optional(value) : std::nullopt;
     case AttributeType::boolean: return std::holds_alternative<bool>(value) ? std::optional(value) : std::nullopt;
     case AttributeType::integers:
       if (integer) return std::vector<Extent>{*integer};
@@ -87,6 +103,7 @@ void append_words(const AttributeSpec& spec, const AttributeValue& value, Words&
     case AttributeType::boolean: return write_words(std::get<bool>(value), words);
     case AttributeType::integers: return write_words(std::get<std::vector<Extent>>(value), words);
     case AttributeType::pairs: return write_words(std::get<Pairs>(value), words);
+    case AttributeType::numbers: return write_words(std::get<Numbers>(value), words);
     case AttributeType::dtype: return write_words(std::get<DType>(value), words);
     case AttributeType::choice: {
       const auto& word = std::get<std::string>(value);
@@ -103,6 +120,7 @@ std::string wanted(const AttributeSpec& spec) {
     case AttributeType::number: return "a number (or \"inf\", \"-inf\", \"nan\")";
     case AttributeType::boolean: return "true or false";
     case AttributeType::integers: return "a list of integers";
+    case AttributeType::numbers: return "a list of numbers";
     case AttributeType::pairs: return "a list of pairs [before, after]";
     case AttributeType::dtype: return "the name of a dtype, such as \"f32\"";
     case AttributeType::choice: return fmt::format("one of {}", fmt::join(spec.choices, ", "));

@@ -26,13 +26,15 @@ enum class AttributeType : std::uint8_t {
   pairs,     // [[1, 1], [0, 2]]
   dtype,     // f32
   choice,    // one of some words
+  numbers,   // [0.5, 2]
 };
 std::string_view name_of(AttributeType type);
 
 /// A value given by name. `monostate` is null: an integer that is not given (the end of a slice).
 using Pairs = std::vector<std::pair<Extent, Extent>>;
+using Numbers = std::vector<double>;
 using AttributeValue =
-    std::variant<std::monostate, Extent, double, bool, std::vector<Extent>, Pairs, DType, std::string>;
+    std::variant<std::monostate, Extent, double, bool, std::vector<Extent>, Pairs, DType, std::string, Numbers>;
 std::string to_string(const AttributeValue& value);
 
 /// Values of a node's attributes, one after another: integers directly, reals as their bits, lists after their length, a choice
@@ -55,7 +57,7 @@ struct AttributeSpec {
 
 /// The words of a value that fits the attribute.
 void append_words(const AttributeSpec& spec, const AttributeValue& value, Words& words);
-/// The value as the attribute keeps it: 3 as 3.0 for a number, a single integer as a list. nullopt if it does not fit the type;
+/// The value as the attribute keeps it: 3 as 3.0 for a number, a single integer or number as a list. nullopt if it does not fit the type;
 /// the caller checks ranges.
 std::optional<AttributeValue> converted(const AttributeSpec& spec, const AttributeValue& value);
 /// "an integer", "one of mean, sum, none".
@@ -80,6 +82,8 @@ constexpr AttributeType attribute_type_of() {
     return AttributeType::number;
   else if constexpr (std::is_same_v<T, Pairs>)
     return AttributeType::pairs;
+  else if constexpr (std::is_same_v<T, Numbers>)
+    return AttributeType::numbers;
   else
     return AttributeType::integers;
 }
@@ -91,6 +95,9 @@ void write_words(const T& value, Words& words) {
   } else if constexpr (std::is_same_v<T, Pairs>) {
     words.push_back(static_cast<Extent>(value.size()));
     for (const auto& [first, second] : value) words.push_back(first), words.push_back(second);
+  } else if constexpr (std::is_same_v<T, Numbers>) {
+    words.push_back(static_cast<Extent>(value.size()));
+    for (const double element : value) words.push_back(word_of(element));
   } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
     words.push_back(static_cast<Extent>(value));
   } else {
@@ -106,6 +113,9 @@ void read_words(T& value, const Extent*& at) {
   } else if constexpr (std::is_same_v<T, Pairs>) {
     value.resize(static_cast<std::size_t>(*at++));
     for (auto& [first, second] : value) first = *at++, second = *at++;
+  } else if constexpr (std::is_same_v<T, Numbers>) {
+    value.resize(static_cast<std::size_t>(*at++));
+    for (double& element : value) element = real_of(*at++);
   } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
     value = static_cast<T>(*at++);
   } else {
@@ -123,7 +133,8 @@ struct FieldOptions {
 
 template <class T>
 AttributeValue value_of_field(const T& value, const FieldOptions& options) {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> || std::is_same_v<T, Pairs>)
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> || std::is_same_v<T, Pairs> ||
+                std::is_same_v<T, Numbers>)
     return value;
   else if constexpr (std::is_enum_v<T>)
     return options.choices.at(static_cast<std::size_t>(value));

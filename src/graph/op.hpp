@@ -100,6 +100,7 @@ class Arguments {
   }
   std::vector<int> axes(std::string_view name) const;
   Shape shape(std::string_view name) const { return Shape(integers(name)); }
+  const Numbers& numbers(std::string_view name) const { return std::get<Numbers>(value(name)); }
   const Pairs& pairs(std::string_view name) const { return std::get<Pairs>(value(name)); }
   DType dtype(std::string_view name) const { return std::get<DType>(value(name)); }
   const std::string& word(std::string_view name) const { return std::get<std::string>(value(name)); }

@@ -17,7 +17,8 @@ std::vector<Extent> attribute_words(const Node& node, std::string_view name) {
   for (const graph::AttributeSpec& spec : call.row().attributes) {
     using graph::AttributeType;
     std::size_t count = 1;
-    if (spec.type == AttributeType::integers) count = static_cast<std::size_t>(*at++);
+    if (spec.type == AttributeType::integers || spec.type == AttributeType::numbers)
+      count = static_cast<std::size_t>(*at++);
     if (spec.type == AttributeType::pairs) count = 2 * static_cast<std::size_t>(*at++);
     if (spec.name == name) return {at, at + count};
     at += count;

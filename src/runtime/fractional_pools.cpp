@@ -145,51 +145,63 @@ OpRow make_fractional_row(int axes) {
   const std::string name = fmt::format("fractional_max_pool{}d", axes);
   const Shape image = axes == 2 ? Shape{2, 3, 9, 8} : Shape{1, 2, 6, 7, 6};
   const CaseInput samples{{image[0], image[1], axes}, 0.03, 0.97};
-  return {.name = name,
-          .family = "random",
-          .inputs = {{"x", ops::DTypes::floats}, {.name = "samples", .dtypes = ops::DTypes::floats, .optional = true}},
-          .attributes = {space_extents("kernel", "extents of a window", true, "kernel_size"),
-                         space_extents("size", "extents of space of the result", false, "output_size"),
-                         random_number("ratio", 0, "share of the extents of x, instead of a size; 0: none",
-                                       {"output_ratio"}),
-                         random_seed()},
-          .result = "that of x; positions i32",
-          .several_outputs = true,
-          .doc = "The greatest element of windows at random distances, and its position in the axes of space.",
-          .torch = fmt::format("F.{}(x, kernel[0], size, return_indices=True, _random_samples=samples)", name),
-          .cases = {{"given samples",
-                     {{image}, samples},
-                     {{"kernel", Ints{2}}, {"size", Ints(static_cast<std::size_t>(axes), 4)}},
-                     false},
-                    {"one window",
-                     {{image}, samples},
-                     {{"kernel", Ints{3}}, {"size", Ints(static_cast<std::size_t>(axes), 1)}},
-                     false}},
-          .errors = {{"no size", {{image}, samples}, {{"kernel", Ints{2}}}, "takes a size or a ratio, and not both"},
-                     {"a ratio above 1",
-                      {{image}, samples},
-                      {{"kernel", Ints{2}}, {"ratio", 1.5}},
-                      "ratio 1.5 is outside of (0, 1)"},
-                     {"large windows",
-                      {{image}, samples},
-                      {{"kernel", Ints{5}}, {"size", Ints{6}}},
-                      "6 windows of 5 elements do not fit axis"},
-                     {"samples of another shape",
-                      {{image}, {{2, 2}, 0, 1}},
-                      {{"kernel", Ints{2}}, {"size", Ints{2}}},
-                      "samples are not ["},
-                     {"an axis too few",
-                      {{{4, 5}}, samples},
-                      {{"kernel", Ints{2}}, {"size", Ints{2}}},
-                      "x is not [images, channels]"}},
-          .apply = [axes](const Arguments& a) {
-            take_seed(a);
-            FractionalPoolOptions options{PerAxis(a.integers("size")), {}, a.input(1)};
-            if (a.number("ratio") != 0) options.ratio = {a.number("ratio")};
-            const auto [values, positions] =
-                fractional_pool(axes, a.input(0), PerAxis(a.integers("kernel")), options, Where::current());
-            return Tensors{values, positions};
-          }};
+  const graph::Numbers each_axis = axes == 2 ? graph::Numbers{0.35, 0.65} : graph::Numbers{0.35, 0.45, 0.7};
+  return {
+      .name = name,
+      .family = "random",
+      .inputs = {{"x", ops::DTypes::floats}, {.name = "samples", .dtypes = ops::DTypes::floats, .optional = true}},
+      .attributes = {space_extents("kernel", "extents of a window", true, "kernel_size"),
+                     space_extents("size", "extents of space of the result", false, "output_size"),
+                     {.name = "ratio",
+                      .type = graph::AttributeType::numbers,
+                      .default_value = graph::Numbers{},
+                      .doc = "share of the extents of x, one or one for each axis, instead of a size",
+                      .aliases = {"output_ratio"}},
+                     random_seed()},
+      .result = "that of x; positions i32",
+      .several_outputs = true,
+      .doc = "The greatest element of windows at random distances, and its position in the axes of space.",
+      .torch = fmt::format("F.{}(x, kernel[0], size or None, (ratio * (x.ndim - 2) if len(ratio) == 1 else ratio) or "
+                           "None, return_indices=True, _random_samples=samples)",
+                           name),
+      .cases = {{"given samples",
+                 {{image}, samples},
+                 {{"kernel", Ints{2}}, {"size", Ints(static_cast<std::size_t>(axes), 4)}},
+                 false},
+                {"one window",
+                 {{image}, samples},
+                 {{"kernel", Ints{3}}, {"size", Ints(static_cast<std::size_t>(axes), 1)}},
+                 false},
+                {"a ratio", {{image}, samples}, {{"kernel", Ints{2}}, {"ratio", graph::Numbers{0.5}}}, false},
+                {"a ratio for each axis", {{image}, samples}, {{"kernel", Ints{2}}, {"ratio", each_axis}}, false}},
+      .errors = {{"no size", {{image}, samples}, {{"kernel", Ints{2}}}, "takes a size or a ratio, and not both"},
+                 {"a ratio above 1",
+                  {{image}, samples},
+                  {{"kernel", Ints{2}}, {"ratio", 1.5}},
+                  "ratio 1.5 is outside of (0, 1)"},
+                 {"ratios of other axes",
+                  {{image}, samples},
+                  {{"kernel", Ints{2}}, {"ratio", graph::Numbers{0.5, 0.5, 0.5, 0.5}}},
+                  fmt::format("4 ratios for {} axes", axes)},
+                 {"large windows",
+                  {{image}, samples},
+                  {{"kernel", Ints{5}}, {"size", Ints{6}}},
+                  "6 windows of 5 elements do not fit axis"},
+                 {"samples of another shape",
+                  {{image}, {{2, 2}, 0, 1}},
+                  {{"kernel", Ints{2}}, {"size", Ints{2}}},
+                  "samples are not ["},
+                 {"an axis too few",
+                  {{{4, 5}}, samples},
+                  {{"kernel", Ints{2}}, {"size", Ints{2}}},
+                  "x is not [images, channels]"}},
+      .apply = [axes](const Arguments& a) {
+        take_seed(a);
+        const FractionalPoolOptions options{PerAxis(a.integers("size")), a.numbers("ratio"), a.input(1)};
+        const auto [values, positions] =
+            fractional_pool(axes, a.input(0), PerAxis(a.integers("kernel")), options, Where::current());
+        return Tensors{values, positions};
+      }};
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ constexpr int kInPlace = 0x4000;
 
 std::string where_in(const OpRow& row, std::string_view name) { return fmt::format("{}: {}", row.name, name); }
 
+bool is_number(JSValueConst value) { return JS_IsNumber(value) || JS_IsBool(value) || JS_IsBigInt(value); }
+
 AttributeValue attribute_from(Engine& engine, const OpRow& row, const AttributeSpec& spec, JSValueConst value) {
   if (JS_IsNull(value)) {
     if (spec.default_value) return *spec.default_value;
@@ -40,6 +42,13 @@ AttributeValue attribute_from(Engine& engine, const OpRow& row, const AttributeS
         throw UsageError(fmt::format("{} is {}, neither true nor false", what, inspect(engine, value)));
       return static_cast<bool>(JS_VALUE_GET_BOOL(value));
     case AttributeType::integers: return engine.extents(value, what);
+    case AttributeType::numbers: {
+      if (is_number(value)) return graph::Numbers{engine.number(value, what)};
+      graph::Numbers numbers;
+      const std::uint32_t count = engine.length(value, what, 4096);
+      for (std::uint32_t i = 0; i < count; ++i) numbers.push_back(engine.number(engine.element(value, i).get(), what));
+      return numbers;
+    }
     case AttributeType::dtype: return engine.dtype(value);
     case AttributeType::choice:
       if (!JS_IsString(value)) throw UsageError(fmt::format("{} is {}, not a word", what, inspect(engine, value)));
@@ -78,8 +87,6 @@ void attributes_by_name(Engine& engine, const OpRow& row, JSValueConst object, g
     attributes.emplace_back(spec.name, attribute_from(engine, row, spec, value.get()));
   }
 }
-
-bool is_number(JSValueConst value) { return JS_IsNumber(value) || JS_IsBool(value) || JS_IsBigInt(value); }
 
 graph::Tensors apply_row(Engine& engine, const OpRow& row, Arguments given) {
   engine.count_work();

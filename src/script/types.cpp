@@ -24,6 +24,7 @@ declare module "weft" {
   /** An input of an op. A number takes the dtype of the tensors beside it. */
   export type Operand = Tensor | Variable | Numbers;
   export type Extents = number | readonly number[];
+  export type Numbers = number | readonly number[];
   export type Pairs = readonly (readonly [number, number])[];
   export type Bytes = ArrayBuffer | TypedArray;
 
@@ -318,6 +319,7 @@ std::string type_of(const AttributeSpec& spec) {
     case AttributeType::number: text = "number"; break;
     case AttributeType::boolean: text = "boolean"; break;
     case AttributeType::integers: text = "Extents"; break;
+    case AttributeType::numbers: text = "Numbers"; break;
     case AttributeType::pairs: text = "Pairs"; break;
     case AttributeType::dtype: text = "DType"; break;
     case AttributeType::choice: text = fmt::format("\"{}\"", fmt::join(spec.choices, "\" | \"")); break;

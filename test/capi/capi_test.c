@@ -216,6 +216,14 @@ static void test_attributes(void) {
   OK(weft_tensor_shape(results[0], shape, 2, &rank));
   CHECK(shape[0] == 3 && shape[1] == 5);
   OK(weft_tensor_release(results[0]));
+  const double low[2] = {0, 0.5}, high[1] = {9};
+  const weft_attribute ranges[2] = {{.name = "low", .type = WEFT_NUMBERS, .numbers = low, .count = 2},
+                                    {.name = "high", .type = WEFT_NUMBERS, .numbers = high, .count = 1}};
+  weft_tensor grid[4];
+  FAILS(weft_call("histogramdd", &x, 1, ranges, 2, grid, 4, &count), WEFT_SHAPE_ERROR, "ranges of 2 axes for 3");
+  OK(weft_call("histogramdd", &x, 1, ranges + 1, 1, grid, 4, &count));
+  CHECK(count == 4);
+  for (size_t i = 0; i < count; ++i) OK(weft_tensor_release(grid[i]));
   const weft_attribute cast[1] = {{.name = "dtype", .type = WEFT_DTYPE, .word = "f16"}};
   OK(weft_call("cast", &x, 1, cast, 1, results, 1, &count));
   OK(weft_tensor_release(results[0]));

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/message_of.hpp"
+#include "graph/op.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops/distances.hpp"
@@ -147,6 +148,15 @@ TEST(FractionalPools, CoverTheImageWithWindowsOfTheirSize) {
               const auto none = fractional_max_pool2d(x, 3, {.ratio = {0.1, 0.2, 0.3}});
             }).find("3 ratios for 2 axes"),
             std::string::npos);
+  // By name, with a gradient: each window's greatest element gets what its result gets.
+  manual_seed(5);
+  const graph::Tensors named = graph::apply(graph::op_row("fractional_max_pool2d"), {x},
+                                            {{"kernel", Extent{3}}, {"ratio", graph::Numbers{0.42, 0.4}}});
+  EXPECT_EQ(named[0].to_vector<float>(), greatest);
+  EXPECT_EQ(named[1].to_vector<std::int32_t>(), at);
+  Floats wanted(240, 0);
+  for (std::size_t i = 0; i < at.size(); ++i) wanted[static_cast<std::size_t>(at[i]) + (i < 20 ? 0 : 120)] += 1;
+  EXPECT_EQ(grad(sum(named[0]), x).to_vector<float>(), wanted);
 }
 
 }  // namespace

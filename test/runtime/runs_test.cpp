@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/message_of.hpp"
+#include "graph/op.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops/indexing.hpp"
@@ -120,6 +121,22 @@ TEST(Histograms, CountBetweenEdgesAndInGrids) {
   const HistogramOfPoints grid = histogramdd(points, {.bins = {2}, .ranges = {{0, 1}}});
   EXPECT_EQ(ints(grid.counts), (Ints{0, 1, 2, 0}));
   EXPECT_EQ(grid.edges[1].to_vector<float>(), (Floats{0, 0.5f, 1}));
+  const HistogramOfPoints each = histogramdd(points, {.bins = {2, 1}, .ranges = {{0, 1}, {0.5, 3}}});
+  EXPECT_EQ(ints(each.counts), (Ints{1, 0}));
+  // The same by name: one number for all axes, or one for each.
+  const auto by_name = [&](const graph::Numbers& low, const graph::Numbers& high) {
+    return graph::apply(graph::op_row("histogramdd"), {points},
+                        {{"bins", std::vector<Extent>{2, 1}}, {"low", low}, {"high", high}});
+  };
+  const graph::Tensors named = by_name({0, 0.5}, {1, 3});
+  ASSERT_EQ(named.size(), 3u);
+  EXPECT_EQ(ints(named[0]), ints(each.counts));
+  EXPECT_EQ(named[2].to_vector<float>(), (Floats{0.5f, 3}));
+  EXPECT_EQ(by_name({0}, {1, 3})[2].to_vector<float>(), (Floats{0, 3}));
+  EXPECT_EQ(by_name({0}, {1})[1].to_vector<float>(), (Floats{0, 0.5f, 1}));
+  EXPECT_EQ(by_name({0}, {0})[2].to_vector<float>(), (Floats{0.1f, 0.9f}));  // that of the elements
+  EXPECT_EQ(by_name({0, 0}, {0, 2})[1].to_vector<float>()[0], 0.1f);         // of one axis only
+  EXPECT_NE(message_of<ShapeError>([&] { by_name({}, {1}); }).find("0 values of low and 1 of high"), std::string::npos);
   EXPECT_NE(message_of<ShapeError>([&] {
               const auto h = histogramdd(points, {.bins = {1 << 20, 1 << 20}});
             }).find("too many"),

@@ -51,6 +51,13 @@ const Case kCases[] = {
      "const through = weft.customGradient((v) => v.round(), ({ gradients: [g] }) => g); const x = tensor([0.4, 1.6]); "
      "same(through(x).toArray(), [0, 2]); same(grad((v) => { const y = through(v); return y.mul(y).sum(); "
      "})(x).toArray(), [0, 4])"},
+    {"lists of numbers",
+     R"js(const x = tensor([[0.25, 0.5], [0.75, 2.5]]);
+     const [counts, rows, columns] = weft.histogramdd(x, { bins: [2, 1], low: [0, 0.5], high: [1, 3] });
+     same([counts.toArray(), rows.toArray(), columns.toArray()], [[[1], [1]], [0, 0.5, 1], [0.5, 3]]);
+     same(weft.histogramdd(x, { bins: [1, 1], low: 0, high: 4 })[2].toArray(), [0, 4]);
+     try { weft.histogramdd(x, { low: [0, 'a'] }); throw new Error('no error'); }
+     catch (e) { if (!/not a number/.test(e.message)) throw e; })js"},
     {"hooks on gradients",
      R"js(const x = tensor([1, 2]), v = variable([1, 2]); let seen = [];
      same(grad((u) => weft.withGradientHook(u, (g) => { seen.push(g.toArray()); return g.mul(10); }).mul(u).sum())(x).toArray(), [11, 22]);

@@ -188,6 +188,24 @@ AttributeSpec low_edge() { return edge_number("low", "where the first bin begins
 AttributeSpec high_edge() {
   return edge_number("high", "where the last bin ends; as low: that of the elements", {"max"});
 }
+AttributeSpec edge_numbers(std::string name, std::string doc, std::string alias) {
+  return {.name = std::move(name),
+          .type = AttributeType::numbers,
+          .default_value = Numbers{0},
+          .doc = std::move(doc),
+          .aliases = {std::move(alias)}};
+}
+// One range, or one for each axis; none if both are one equal number.
+std::vector<std::pair<double, double>> ranges_of(const Numbers& low, const Numbers& high) {
+  if (low.size() == 1 && high.size() == 1 && low[0] == high[0]) return {};
+  if (low.empty() || high.empty() || (low.size() != high.size() && low.size() != 1 && high.size() != 1))
+    throw ShapeError(fmt::format("histogramdd: {} values of low and {} of high; give one, or one for each axis",
+                                 low.size(), high.size()));
+  std::vector<std::pair<double, double>> ranges;
+  for (std::size_t i = 0; i < std::max(low.size(), high.size()); ++i)
+    ranges.emplace_back(low[low.size() == 1 ? 0 : i], high[high.size() == 1 ? 0 : i]);
+  return ranges;
+}
 AttributeSpec density_flag() {
   return {.name = "density",
           .type = AttributeType::boolean,
@@ -253,8 +271,10 @@ const std::vector<OpRow>& rows_of_histograms() {
                        .type = AttributeType::integers,
                        .default_value = std::vector<Extent>{10},
                        .doc = "parts along each axis, one number for all or one for each"},
-                      low_edge(),
-                      high_edge(),
+                      edge_numbers("low",
+                                   "where the first bin along each axis begins, one number for all or one for each",
+                                   "min"),
+                      edge_numbers("high", "where the last bin ends; as low: that of the elements", "max"),
                       density_flag()},
        .result = "i32, or that of weights; edges float",
        .differentiable = false,
@@ -262,12 +282,19 @@ const std::vector<OpRow>& rows_of_histograms() {
        .doc = "How many points, the rows of x, are in each cell of a grid; then the edges along each axis, an output "
               "each.",
        .torch = "(lambda h: (h[0], *h[1]))(torch.histogramdd(x, bins * x.shape[-1] if len(bins) == 1 else bins, "
-                "**({} if low == high else {'range': [low, high] * x.shape[-1]}), weight=weights, density=density) if "
+                "**({} if low == high else {'range': [(e * x.shape[-1] if len(e) == 1 else e)[i] for i in "
+                "range(x.shape[-1]) for e in (low, high)]}), weight=weights, density=density) if "
                 "any(e is None for e in edges) else torch.histogramdd(x, edges, weight=weights, density=density))",
        .numpy = "np.histogramdd(x, bins, weights=weights, density=density)",
        .cases = {{"a range",
                   {{{90, 2}}, without(), without()},
-                  {{"bins", std::vector<Extent>{3, 4}}, {"low", -1.0}, {"high", 1.5}}},
+                  {{"bins", std::vector<Extent>{3, 4}}, {"low", Numbers{-1}}, {"high", Numbers{1.5}}}},
+                 {"a range for each axis",
+                  {{{90, 2}}, without(), without()},
+                  {{"bins", std::vector<Extent>{3, 4}}, {"low", Numbers{-1, 0.25}}, {"high", Numbers{1.5, 2}}}},
+                 {"ranges with one beginning",
+                  {{{60, 2}}, without(), without()},
+                  {{"low", Numbers{-1}}, {"high", Numbers{0.5, 1.75}}}},
                  {"weights, as a density",
                   {{{90, 2}}, {{90}, 0, 1}, without()},
                   {{"bins", std::vector<Extent>{3}}, {"density", true}}},
@@ -281,13 +308,21 @@ const std::vector<OpRow>& rows_of_histograms() {
                    {{{4, 2}}},
                    {{"bins", std::vector<Extent>{3, 4, 5}}},
                    "bins of 3 axes for 2 coordinates"},
+                  {"ranges of other axes",
+                   {{{4, 2}}},
+                   {{"low", Numbers{0, 0, 0}}, {"high", Numbers{1}}},
+                   "ranges of 3 axes for 2 coordinates"},
+                  {"a low edge too many",
+                   {{{4, 2}}},
+                   {{"low", Numbers{0, 0, 0}}, {"high", Numbers{1, 1}}},
+                   "3 values of low and 2 of high"},
                   {"edges of other axes", {{{4, 2}}, without(), {{3}}}, {}, "edges of 1 axes for 2 coordinates"},
                   {"weights of another shape", {{{4, 2}}, {{4, 2}}}, {}, "the shapes of x and weights differ"}},
        .apply =
            [](const Arguments& a) {
              HistogramOptions options{
                  .bins = a.integers("bins"), .weights = a.input(1), .density = a.boolean("density")};
-             if (a.number("low") != a.number("high")) options.ranges = {{a.number("low"), a.number("high")}};
+             options.ranges = ranges_of(a.numbers("low"), a.numbers("high"));
              for (std::size_t i = 2; i < a.inputs().size(); ++i)
                if (a.input(i).defined()) options.edges.push_back(a.input(i));
              HistogramOfPoints h = weft::histogramdd(a.input(0), options);

@@ -196,11 +196,11 @@ def histogram(w, x, bins, *, range=None, weight=None, density=False):
 
 @op("histogramdd")
 def histogramdd(w, x, bins, *, range=None, weight=None, density=False):
-    need(range is None, "ranges")
     count = 1 + x.shape[-1]
+    ranges = {} if range is None else {"low": [float(r) for r in range[0::2]], "high": [float(r) for r in range[1::2]]}
     if isinstance(bins[0], Value):
         return w.many("histogramdd", count, x, weight, *bins, density=density)
-    return w.many("histogramdd", count, x, *([] if weight is None else [weight]), bins=ints(bins), density=density)
+    return w.many("histogramdd", count, x, *([] if weight is None else [weight]), bins=ints(bins), density=density, **ranges)
 
 
 def unique_of(weft):
