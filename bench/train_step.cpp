@@ -44,9 +44,7 @@ class EmptyCaches {
       std::filesystem::temp_directory_path() / fmt::format("weft-cold-{:08x}", std::random_device()());
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const auto start = Clock::now();
   auto argument = [&](int i, const char* otherwise) { return std::string(argc > i ? argv[i] : otherwise); };
   const std::string extra = argument(4, "none");
@@ -128,4 +126,20 @@ int main(int argc, char** argv) {
     figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best, "", 0,
                    runtime::backend_of(device).describe().hardware});
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(
+        stderr,
+        "error: {}\n"
+        "usage: bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16]\n",
+        error.what());
+    return 2;
+  }
 }

@@ -96,7 +96,8 @@ int run(const fs::path& folder, std::string_view only) {
 
 int main(int count, char** arguments) {
   const std::vector<std::string_view> given(arguments + 1, arguments + count);
-  if (given.size() != 1 && !(given.size() == 3 && given[1] == "--only")) {
+  const bool is_only = given.size() == 3 && given[1] == "--only";
+  if ((given.size() != 1 && !is_only) || given[0].starts_with("-")) {
     fmt::print(stderr, "usage: weft_snapshot FOLDER [--only TEXT]\n");
     return 2;
   }
