@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -202,6 +204,17 @@ TEST_F(WebgpuResidentTest, AfterAMissedMeetingNothingIsTrusted) {
     EXPECT_NE(std::string(error.what()).find("WEFT_WEBGPU_RESIDENT=off"), std::string::npos) << error.what();
   }
   EXPECT_THROW(other->download(0, &word, 4), DeviceError);
+}
+
+TEST_F(WebgpuResidentTest, AnUnknownResidenceIsAnError) {
+  setenv("WEFT_WEBGPU_RESIDENT", "sometimes", 1);
+  try {
+    make_webgpu_backend(0, {.cache_folder = std::filesystem::path()});
+    ADD_FAILURE() << "\"sometimes\" is taken";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("off, tested or single"), std::string::npos) << error.what();
+  }
+  unsetenv("WEFT_WEBGPU_RESIDENT");
 }
 
 }  // namespace
