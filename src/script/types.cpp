@@ -24,7 +24,8 @@ declare module "weft" {
   /** An input of an op. A number takes the dtype of the tensors beside it. */
   export type Operand = Tensor | Variable | Numbers;
   export type Extents = number | readonly number[];
-  export type Numbers = number | readonly number[];
+  /** A number for all axes, or one for each. */
+  export type AxisNumbers = number | readonly number[];
   export type Pairs = readonly (readonly [number, number])[];
   export type Bytes = ArrayBuffer | TypedArray;
 
@@ -319,7 +320,7 @@ std::string type_of(const AttributeSpec& spec) {
     case AttributeType::number: text = "number"; break;
     case AttributeType::boolean: text = "boolean"; break;
     case AttributeType::integers: text = "Extents"; break;
-    case AttributeType::numbers: text = "Numbers"; break;
+    case AttributeType::numbers: text = "AxisNumbers"; break;
     case AttributeType::pairs: text = "Pairs"; break;
     case AttributeType::dtype: text = "DType"; break;
     case AttributeType::choice: text = fmt::format("\"{}\"", fmt::join(spec.choices, "\" | \"")); break;
