@@ -128,7 +128,7 @@ struct RankOptions {
 /// Errors    ShapeError unless rows and columns are as many
 [[nodiscard]] Tensor tensorinv(const Tensor& a, int ind = 2, Where where = Where::current());
 /// X with tensordot(A, X, X.rank()) = B; `axes` of A are moved to its end first.
-/// Errors    ShapeError unless the first axes of A hold as many elements as B does, and its other axes as many again
+/// Errors    ShapeError unless B has m elements and A has m^2, of which its first axes have m
 [[nodiscard]] Tensor tensorsolve(const Tensor& a, const Tensor& b, const std::vector<int>& axes = {},
                                  Where where = Where::current());
 

@@ -178,7 +178,7 @@ bool has_large_product(const kernel::Plan& plan) {
 
 /// Whether tests of the device decide how some kernel runs: one that reads or may make halves, or multiplies bytes.
 bool needs_facts(const kernel::Plan& plan) {
-  bool found = is_short_pass(plan);
+  bool found = false;
   for (const kernel::Kernel& kernel : plan.kernels) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
     found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
@@ -263,10 +263,11 @@ class WebgpuBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile(const kernel::Plan& plan) override {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
-    if (needs_facts(plan)) target.tested = facts_.facts();
-    if (residence_ != Residence::tested || !is_short_pass(plan))
-      target.tested.meetings = residence_ == Residence::single;
-    return std::make_unique<CompiledPlan>(device_, meetings_, residence_ == Residence::single, plan, target);
+    const bool single = residence_ == Residence::single;
+    const bool may_meet = residence_ == Residence::tested && is_short_pass(plan);
+    if (may_meet || needs_facts(plan)) target.tested = facts_.facts();
+    if (!may_meet) target.tested.meetings = single;
+    return std::make_unique<CompiledPlan>(device_, meetings_, single, plan, target);
   }
 
   void synchronize() override { device_->synchronize(); }

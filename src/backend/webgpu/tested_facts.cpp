@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,18 +29,39 @@ constexpr int kThreads = 256;
 constexpr std::uint32_t kHalves = 1 << 16;
 constexpr int kExchangeThreads = 256;
 
-/// Runs the shader and returns its buffer of this many words.
-std::vector<std::uint32_t> results(const std::shared_ptr<Device>& device, const ShaderPieces& pieces,
-                                   std::uint32_t words, std::uint32_t workgroups) {
+using Words = std::vector<std::uint32_t>;
+
+/// A test's shader, whose buffers are all written.
+Shader test_shader(const ShaderPieces& pieces) {
+  return {"test", pieces.text(), std::vector<bool>(pieces.storage.size(), false)};
+}
+
+/// Runs the shader and returns its buffers, which have these numbers of words.
+std::vector<Words> all_results(const std::shared_ptr<Device>& device, const ShaderPieces& pieces,
+                               std::span<const std::uint32_t> words, std::uint32_t workgroups) {
   Recording recording;
-  recording.slots.push_back({Buffer::create(device, words * 4, "testing the device")});
-  recording.shaders.push_back({"test", pieces.text(), {false}});
-  recording.commands.emplace_back(Dispatch{"test", 0, {{0, 0, words * 4}}, fold_workgroups(workgroups)});
-  const std::shared_ptr<Buffer> buffer = recording.slots[0].buffer;
+  recording.shaders.push_back(test_shader(pieces));
+  Dispatch dispatch{"test", 0, {}, fold_workgroups(workgroups)};
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  for (const std::uint32_t count : words) {
+    buffers.push_back(Buffer::create(device, count * 4, "testing the device"));
+    dispatch.bindings.push_back({static_cast<int>(recording.slots.size()), 0, count * 4});
+    recording.slots.push_back({buffers.back()});
+  }
+  recording.commands.emplace_back(std::move(dispatch));
   CommandSequence(device, std::move(recording)).run({});
-  std::vector<std::uint32_t> host(words);
-  buffer->download(0, host.data(), host.size() * 4);
+  std::vector<Words> host;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    host.emplace_back(words[i]);
+    buffers[i]->download(0, host[i].data(), host[i].size() * 4);
+  }
   return host;
+}
+
+/// The same for one buffer.
+Words results(const std::shared_ptr<Device>& device, const ShaderPieces& pieces, std::uint32_t words,
+              std::uint32_t workgroups) {
+  return all_results(device, pieces, {&words, 1}, workgroups)[0];
 }
 
 ShaderPieces unpacking_shader() {
@@ -53,7 +75,7 @@ ShaderPieces unpacking_shader() {
 }
 
 bool has_exact_halves(const std::shared_ptr<Device>& device) {
-  const std::vector<std::uint32_t> words = results(device, unpacking_shader(), 2 * kHalves, kHalves / kThreads);
+  const Words words = results(device, unpacking_shader(), 2 * kHalves, kHalves / kThreads);
   for (std::uint32_t i = 0; i < words.size(); ++i) {
     const float wanted = f32_from_f16(static_cast<std::uint16_t>(i % kHalves));
     const bool same = std::isnan(wanted) ? std::isnan(std::bit_cast<float>(words[i]))
@@ -87,7 +109,7 @@ ShaderPieces rounding_shader() {
 }
 
 bool has_rounded_halves(const std::shared_ptr<Device>& device) {
-  const std::vector<std::uint32_t> wrong = results(device, rounding_shader(), kHalves, kHalves / kThreads);
+  const Words wrong = results(device, rounding_shader(), kHalves, kHalves / kThreads);
   return std::all_of(wrong.begin(), wrong.end(), [](std::uint32_t count) { return count == 0; });
 }
 
@@ -129,7 +151,7 @@ ShaderPieces matrices_shader() {
 bool has_matrices(const std::shared_ptr<Device>& device) {
   if (!target_of(device->info()).lists_matrices) return false;
   try {
-    const std::vector<std::uint32_t> words = results(device, matrices_shader(), 1024, 1);
+    const Words words = results(device, matrices_shader(), 1024, 1);
     for (int row = 0; row < 16; ++row)
       for (int column = 0; column < 16; ++column) {
         int sum = 0;
@@ -214,7 +236,7 @@ bool has_ordered_subgroups(const std::shared_ptr<Device>& device) {
   constexpr std::uint32_t kGroups = 1024;
   try {
     const std::uint32_t words = kGroups * kExchangeThreads;
-    const std::vector<std::uint32_t> wanted = results(device, ordered_exchange_shader(), words, kGroups);
+    const Words wanted = results(device, ordered_exchange_shader(), words, kGroups);
     for (int i = 0; i < 3; ++i)
       if (results(device, exchange_shader(), words, kGroups) != wanted) return false;
     return true;
@@ -272,7 +294,7 @@ ShaderPieces integers_shader(bool on_matrices) {
 
 bool multiplies_integers(const std::shared_ptr<Device>& device, bool on_matrices) {
   try {
-    const std::vector<std::uint32_t> words = results(device, integers_shader(on_matrices), 320, 1);
+    const Words words = results(device, integers_shader(on_matrices), 320, 1);
     for (int row = 0; row < 16; ++row)
       for (int column = 0; column < 16; ++column) {
         int sum = 0;
@@ -330,23 +352,13 @@ ShaderPieces meetings_shader() {
 bool has_meetings(const std::shared_ptr<Device>& device) {
   if (!may_meet(device->info())) return false;
   try {
+    constexpr std::uint32_t kThreadsOfAll = kMeetingGroups * kMeetingThreads;
+    constexpr std::array<std::uint32_t, 3> kWords{kThreadsOfAll, kThreadsOfAll * kMeetingTurns, kMeetingBytes / 4};
     for (int i = 0; i < 3; ++i) {
-      constexpr std::uint64_t kResultBytes = kMeetingGroups * kMeetingThreads * 4,
-                              kBytes = kResultBytes * kMeetingTurns;
-      Recording recording;
-      recording.slots = {Slot{Buffer::create(device, kResultBytes, "testing the device")},
-                         Slot{Buffer::create(device, kBytes, "testing the device")},
-                         Slot{Buffer::create(device, kMeetingBytes, "testing the device")}};
-      recording.shaders.push_back({"test", meetings_shader().text(), {false, false, false}});
-      recording.commands.emplace_back(
-          Dispatch{"test", 0, {{0, 0, kResultBytes}, {1, 0, kBytes}, {2, 0, kMeetingBytes}}, {kMeetingGroups, 1, 1}});
-      const std::shared_ptr<Buffer> result = recording.slots[0].buffer, meeting = recording.slots[2].buffer;
-      CommandSequence(device, std::move(recording)).run({});
-      std::vector<std::uint32_t> wrong(kResultBytes / 4);
-      result->download(0, wrong.data(), kResultBytes);
-      std::uint32_t missed = 0;
-      meeting->download(kMissedOffset, &missed, 4);
-      if (missed != 0 || std::ranges::any_of(wrong, [](std::uint32_t count) { return count != 0; })) return false;
+      const std::vector<Words> host = all_results(device, meetings_shader(), kWords, kMeetingGroups);
+      if (host[2][kMissedOffset / 4] != 0 ||
+          std::ranges::any_of(host[0], [](std::uint32_t wrong) { return wrong != 0; }))
+        return false;
     }
     return true;
   } catch (const Error& error) {
@@ -365,8 +377,7 @@ void compile_tests(Device& device) {
   if (target.lists_integer_matrices) tests.push_back(integers_shader(true));
   if (may_meet(device.info())) tests.push_back(meetings_shader());
   std::vector<Shader> shaders;
-  for (const ShaderPieces& pieces : tests)
-    shaders.push_back({"test", pieces.text(), std::vector<bool>(pieces.storage.size(), false)});
+  for (const ShaderPieces& pieces : tests) shaders.push_back(test_shader(pieces));
   try {
     device.pipelines().compile(shaders);
   } catch (const InternalError& error) {

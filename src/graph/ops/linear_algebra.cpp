@@ -142,11 +142,7 @@ const OpRow& cholesky_row() {
       .doc = "The lower triangular L with L L^T = (A + A^T) / 2; NaN where that is not positive definite.",
       .torch = "torch.linalg.cholesky((a + a.mT) / 2)",
       .numpy = "np.linalg.cholesky(a)",
-      .infer =
-          [](const Call& c) {
-            check_matrix(c, true);
-            return std::vector<Result>{like(c.input(0))};
-          },
+      .infer = like_square_matrix,
       .gradient =
           [](const GradientCall& g) {
             const Tensor& l = g.results[0];

@@ -309,11 +309,7 @@ const OpRow& cholesky_inverse_row() {
       .result = "that of l",
       .doc = "A^-1 for A = L L^T, from the result of cholesky(A).",
       .torch = "torch.cholesky_inverse(l.triu() if upper else l.tril(), upper=upper)",
-      .infer =
-          [](const Call& c) {
-            check_matrix(c, true);
-            return std::vector<Result>{like(c.input(0))};
-          },
+      .infer = like_square_matrix,
       .decompose =
           [](const Call& c) {
             const Tensor& l = c.input(0);

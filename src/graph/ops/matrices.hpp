@@ -32,6 +32,11 @@ inline void check_matrix(const Call& c, bool square) {
   if (square && a.dim(-1) != a.dim(-2))
     c.shape_error(fmt::format("{} has {} rows and {} columns; it must be square", name, a.dim(-2), a.dim(-1)));
 }
+/// The inference of ops whose result is like their one operand, a square matrix.
+inline std::vector<Result> like_square_matrix(const Call& c) {
+  check_matrix(c, true);
+  return {like(c.input(0))};
+}
 
 inline Tensor turned(const Tensor& a) { return weft::transpose(a); }
 /// Ones on the diagonal.

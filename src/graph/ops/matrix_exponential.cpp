@@ -90,9 +90,7 @@ Tensor frechet_gradient(const Tensor& a, const Tensor& direction, const Tensor& 
   const Tensor size = size_of(direction), zero = scalar_like(0, size);
   const Tensor halvings = elementwise("where", {size > zero, elementwise("ceil", {elementwise("log2", {size})}), zero});
   const Tensor m = block_triangle(a, direction * elementwise("exp2", {-halvings}));
-  const Tensor none = g * 0.0, upper[] = {none, g}, lower[] = {none, none};
-  const Tensor rows[] = {weft::concat(upper, -1), weft::concat(lower, -1)};
-  const Tensor h = frechet(turned(m), weft::concat(rows, -2));
+  const Tensor h = frechet(turned(m), block_triangle(g * 0.0, g));
   const auto block = [&](Extent from) { return weft::narrow(weft::narrow(h, -2, from, n), -1, from, n); };
   return (block(0) + block(n)) * elementwise("exp2", {halvings});
 }
@@ -107,11 +105,7 @@ const OpRow& matrix_exp_row() {
       .doc = "e^A, the sum of A^k / k!; NaN where a column's absolute values add up to more than 2^19.",
       .torch = "torch.matrix_exp(a)",
       .numpy = "scipy.linalg.expm(a)",
-      .infer =
-          [](const Call& c) {
-            check_matrix(c, true);
-            return std::vector<Result>{like(c.input(0))};
-          },
+      .infer = like_square_matrix,
       .decompose =
           [](const Call& c) {
             const Tensor& a = c.input(0);
