@@ -17,6 +17,7 @@
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/matmul.hpp"
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
+#include "backend/webgpu/wgsl/matmul/staged_product.hpp"
 #include "figure.hpp"
 #include "tensor/element.hpp"
 #include "webgpu_timing.hpp"
@@ -102,6 +103,16 @@ constexpr Product kProducts[] = {
     {"step gpt2 logits", "nt", 8192, 50264, 768, DType::f16, ProductPrecision::exact, Finish::narrow},
     {"step gpt2 logits dx", "nn", 8192, 768, 50264, DType::f16, ProductPrecision::exact, Finish::narrow},
     {"step gpt2 logits dW", "tn", 768, 50264, 8192, DType::f16},
+    {"step bf16 char-gpt qkv", "nt", 16384, 1152, 384, DType::bf16, ProductPrecision::exact, Finish::narrow},
+    {"step bf16 char-gpt up", "nt", 16384, 1536, 384, DType::bf16, ProductPrecision::exact, Finish::gelu},
+    {"step bf16 char-gpt down dx", "nn", 16384, 1536, 384, DType::bf16, ProductPrecision::exact, Finish::gelu_gradient},
+    {"step bf16 char-gpt up dx", "nn", 16384, 384, 1536, DType::bf16, ProductPrecision::exact, Finish::narrow},
+    {"step bf16 char-gpt up dW", "tn", 384, 1536, 16384, DType::bf16},
+    {"step bf16 char-gpt projection dW", "tn", 384, 384, 16384, DType::bf16},
+    {"step bf16 gpt2 up", "nt", 8192, 3072, 768, DType::bf16, ProductPrecision::exact, Finish::gelu},
+    {"step bf16 gpt2 up dx", "nn", 8192, 768, 3072, DType::bf16, ProductPrecision::exact, Finish::narrow},
+    {"step bf16 gpt2 up dW", "tn", 768, 3072, 8192, DType::bf16},
+    {"step bf16 gpt2 logits dW", "tn", 768, 50264, 8192, DType::bf16},
     {"step prompt gate", "nt", 512, 9728, 896, DType::f16, ProductPrecision::exact, Finish::narrow},
     {"half prompt down", "nt", 512, 896, 4864, DType::f16},
     {"half prompt projection", "nt", 512, 896, 896, DType::f16},
@@ -308,6 +319,27 @@ std::vector<Candidate> candidates(const kernel::MatmulKernel& kernel, const Targ
                    [&](Scratch& scratch, Rendered& rendered) { render(kernel, target, scratch, rendered); }});
     return all;
   }
+  if (const auto staged = choose_staged_tile(kernel, target)) {
+    kernel::MatmulKernel halves = kernel;
+    halves.a.type = halves.b.type = DType::f16;
+    const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
+    const double least =
+        estimate(matrix_tiles()[static_cast<std::size_t>(staged->tile)], staged->split, halves, target.profile);
+    const bool whole = kernel.k < 4096;
+    for (const MatrixTile& t : matrix_tiles())
+      for (const int split : kSplits) {
+        const double estimated = estimate(t, split, halves, target.profile);
+        if (!fits(t, a_along_k, b_along_k, target.limits) || (whole && split > 1) || estimated > 1.25 * least ||
+            divide_up(kernel.k, t.depth * t.turn) < split)
+          continue;
+        all.push_back({t.name, split, estimated, [&, split](Scratch& scratch, Rendered& rendered) {
+                         render_staged(kernel, t, split, target, scratch, rendered);
+                       }});
+      }
+    all.push_back({"chosen", staged->split, least,
+                   [&](Scratch& scratch, Rendered& rendered) { render(kernel, target, scratch, rendered); }});
+    return all;
+  }
   const auto on_matrices = choose_matrix_tile(kernel, target);
   if (on_matrices) {
     const bool a_along_k = follows_k(kernel.a_view), b_along_k = follows_k(kernel.b_view.transposed());
@@ -378,7 +410,8 @@ int main(int argc, char** argv) {
         const double us = bench::microseconds(device, buffers, rendered[i]);
         const double error = worst_error(shape, values, *buffers[2]);  // before parts of it run alone
         std::string parts;
-        if (shape.precision != ProductPrecision::exact && rendered[i].dispatches.size() > 1)
+        if ((shape.precision != ProductPrecision::exact || shape.type == DType::bf16) &&
+            rendered[i].dispatches.size() > 1)
           for (const RenderedDispatch& dispatch : rendered[i].dispatches) {
             Rendered one;
             one.scratch_bytes = rendered[i].scratch_bytes;

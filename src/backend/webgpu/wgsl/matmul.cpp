@@ -3,8 +3,8 @@
 #include "backend/webgpu/wgsl/matmul/as_reduction.hpp"
 #include "backend/webgpu/wgsl/matmul/integer_product.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
-#include "backend/webgpu/wgsl/matmul/ranged_product.hpp"
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
+#include "backend/webgpu/wgsl/matmul/staged_product.hpp"
 #include "backend/webgpu/wgsl/matmul/tile_writer.hpp"
 
 namespace weft::webgpu {
@@ -28,9 +28,9 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(on_matrices->tile)];
       return render_on_matrices(kernel, tile, on_matrices->split, target, scratch, rendered);
     }
-    if (const auto ranged = choose_ranged_tile(kernel, target)) {
-      const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(ranged->tile)];
-      return render_ranged(kernel, tile, ranged->split, target, scratch, rendered);
+    if (const auto staged = choose_staged_tile(kernel, target)) {
+      const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(staged->tile)];
+      return render_staged(kernel, tile, staged->split, target, scratch, rendered);
     }
     if (const auto scaled = choose_scaled_tile(kernel, target)) {
       const MatrixTile& tile = matrix_tiles()[static_cast<std::size_t>(scaled->tile)];

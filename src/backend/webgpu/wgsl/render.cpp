@@ -239,8 +239,13 @@ std::string Bindings::store_vec4f(int handle, const std::string& group, const st
 }
 
 std::string Bindings::store_values(int handle, const std::string& index, const std::string (&values)[4],
-                                   Helpers& helpers) const {
+                                   Helpers& helpers, bool are_rounded) const {
   const DType type = at(handle).operand.type;
+  if (type == DType::bf16 && are_rounded) {
+    const std::string_view pair = helpers.use("pair_of_bf16");
+    return fmt::format("$data{}[({}) >> 2u] = vec2<u32>({}({}, {}), {}({}, {}));", at(handle).binding, index, pair,
+                       values[0], values[1], pair, values[2], values[3]);
+  }
   if (type == DType::f16) {
     const std::string_view pair = helpers.use("halves_from_f32");
     return fmt::format("$data{}[({}) >> 2u] = vec2<u32>({}({}, {}), {}({}, {}));", at(handle).binding, index, pair,

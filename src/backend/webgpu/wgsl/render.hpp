@@ -125,9 +125,9 @@ class Bindings {
   /// Statements. Values have the operand's type.
   std::string store(int handle, const std::string& index, const std::string& value) const;
   std::string store_vector(int handle, const std::string& index, const std::string (&values)[4]) const;
-  /// store_vector of values that are not packed yet.
-  std::string store_values(int handle, const std::string& index, const std::string (&values)[4],
-                           Helpers& helpers) const;
+  /// store_vector of values that are not packed yet. `are_rounded`: the operand's type holds them.
+  std::string store_values(int handle, const std::string& index, const std::string (&values)[4], Helpers& helpers,
+                           bool are_rounded = false) const;
   /// The same for values in f32, which are rounded to the operand's type. `group` is the number of a group of four.
   std::string store_f32(int handle, const std::string& index, const std::string& value, Helpers& helpers) const;
   std::string store_vec4f(int handle, const std::string& group, const std::string& vector, Helpers& helpers) const;

@@ -267,8 +267,12 @@ void StepWriter::write_store(const kernel::Store& store, const std::string& give
   };
   const int lanes = lane_count(s.level);
   if (lanes == 4 && place.index.is_vector(operand.offset) && bindings_.has_vectors(place.handle)) {
-    guarded(place.index.guard(), bindings_.store_values(place.handle, place.index.offset(base),
-                                                        {in_lane(0), in_lane(1), in_lane(2), in_lane(3)}, helpers_));
+    // Casts and loads leave values that their type holds.
+    const bool are_rounded = s.type != operand.type || s.kind == StepKind::load || s.kind == StepKind::gather ||
+                             (s.kind == StepKind::map && s.op == scalar::Op::cast);
+    guarded(place.index.guard(),
+            bindings_.store_values(place.handle, place.index.offset(base),
+                                   {in_lane(0), in_lane(1), in_lane(2), in_lane(3)}, helpers_, are_rounded));
     return;
   }
   for (int lane = 0; lane < lanes; ++lane)

@@ -60,9 +60,16 @@ constexpr WgslFunction kConversionFunctions[] = {
      {"f32_from_f16", "f16_from_f32"},
      R"(fn rounded_f16(x: f32) -> f32 { return f32_from_f16(f16_from_f32(x)); }
 )"},
-    {"rounded_bf16",
-     {"bf16_from_f32"},
-     R"(fn rounded_bf16(x: f32) -> f32 { return bitcast<f32>(bf16_from_f32(x) << 16u); }
+    {"rounded_bf16", {}, R"(fn rounded_bf16(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  let rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
+  return bitcast<f32>(select(rounded, bits | 0x400000u, (bits & 0x7fffffffu) > 0x7f800000u) & 0xffff0000u);
+}
+)"},
+    // Two neighbours that are rounded, in a word.
+    {"pair_of_bf16", {}, R"(fn pair_of_bf16(x: f32, y: f32) -> u32 {
+  return (bitcast<u32>(x) >> 16u) | (bitcast<u32>(y) & 0xffff0000u);
+}
 )"},
     // Storage types: like f16, with fewer bits. Values that are too large become the largest number.
     {"f32_from_fp8_e4m3", {}, R"(fn f32_from_fp8_e4m3(bits: u32) -> f32 {

@@ -22,19 +22,20 @@ StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, cons
   o.vectors = (o.along_k ? chunk : tile) / 8;
   o.halves = together() ? 2 : 1;
   o.group = groups_of(operand, view, whole, kernel_.k);
-  if (o.group == 8 && operand.type != DType::f16) o.group = 4;
+  if (o.group == 8 && operand.type != DType::f16 && !scales_in_staging()) o.group = 4;
   if (o.group == 8) bindings.want_eights(o.handle);
   if (o.group == 4) bindings.want_vectors(o.handle);
   return o;
 }
 
-// Eight neighbours that begin at `along` of line `across`, as halves. Beyond k they are zero; rows and columns beyond the
-// operand repeat the last one, and their results are not stored.
+// Eight neighbours that begin at `along` of line `across`, as halves, or as they are if they become halves later. Beyond k they
+// are zero; rows and columns beyond the operand repeat the last one, and their results are not stored.
 ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const Bindings& bindings) {
   const auto stride = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements)); };
   const Extent along_stride = o.along_k ? o.view.column() : o.view.row();
   const Extent across_stride = o.along_k ? o.view.row() : o.view.column();
   const Extent along_end = o.along_k ? kernel_.k : o.extent;
+  const bool are_words = o.type == DType::f16 || scales_in_staging();
   std::string text = "(batch_at: u32, across: u32, along: u32) -> vec4<u32> {\n";
   const std::string line_of =
       o.along_k ? fmt::format("min(across, {}u)", o.extent - 1) : fmt::format("min(across, {}u)", kernel_.k - 1);
@@ -46,7 +47,7 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const 
   if (o.group == 4) {
     for (int g = 0; g < 2; ++g) {
       const std::string group = fmt::format("(line_at + min(along + {}u, {}u)) / 4u", 4 * g, along_end - 4);
-      if (o.type == DType::f16) {
+      if (are_words) {
         const std::string value = inside(bindings.vector(o.handle, group), 4 * g, "vec2<u32>()");
         text += fmt::format("  let g{} = {};\n", g, value);
       } else {
@@ -60,20 +61,30 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const 
     for (int e = 0; e < 8; ++e) {
       const std::string at =
           fmt::format("line_at + min(along + {}u, {}u) * {}", e, along_end - 1, stride(along_stride));
-      const bool is_half = o.type == DType::f16;
-      const std::string value = is_half ? inside(bindings.load(o.handle, at), e, "0u")
-                                        : inside(bindings.load_f32(o.handle, at, helpers_), e, "0f");
+      const std::string value = are_words ? inside(bindings.load(o.handle, at), e, "0u")
+                                          : inside(bindings.load_f32(o.handle, at, helpers_), e, "0f");
       text += fmt::format("  let e{} = {};\n", e, value);
     }
     for (int e = 0; e < 8; e += 2)
-      halves +=
-          fmt::format(fmt::runtime(o.type == DType::f16 ? "{}e{} | (e{} << 16u)" : "{}pack2x16float(vec2f(e{}, e{}))"),
-                      e ? ", " : "", e, e + 1);
+      halves += fmt::format(fmt::runtime(are_words ? "{}e{} | (e{} << 16u)" : "{}pack2x16float(vec2f(e{}, e{}))"),
+                            e ? ", " : "", e, e + 1);
     halves = fmt::format("vec4<u32>({})", halves);
   }
   text += o.along_k ? fmt::format("  return {};\n}}\n", halves)
                     : fmt::format("  return select(vec4<u32>(), {}, across < {}u);\n}}\n", halves, kernel_.k);
   return {fmt::format("eight_{}", o.name), text};
+}
+
+// Eight numbers of bf16 as scaled halves, which keep their places: even and odd ones by four scales each.
+ShaderPieces::Function MatrixWriter::halves_function() const {
+  std::string text =
+      "(eight: vec4<u32>, even: vec4f, odd: vec4f) -> vec4<u32> {\n"
+      "  let x = bitcast<vec4f>(eight << vec4<u32>(16u)) * even;\n"
+      "  let y = bitcast<vec4f>(eight & vec4<u32>(0xffff0000u)) * odd;\n"
+      "  return vec4<u32>(";
+  for (const char e : {'x', 'y', 'z', 'w'})
+    text += fmt::format("{}pack2x16float(vec2f(x.{}, y.{}))", e == 'x' ? "" : ", ", e, e);
+  return {"halves_of", text + ");\n}\n"};
 }
 
 // The part of addresses that does not change with k, and this thread's place in workgroup memory.
@@ -172,6 +183,35 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
   }
 }
 
+// The scales of what this thread stages: one for each of its rows, or eight for the vectors of all its lines.
+void MatrixWriter::write_scales(const StagedMatrix& o) {
+  const char n = o.name;
+  const int first = n == 'a' ? 0 : tile_.rows;
+  const auto scale_at = [&](const std::string& at) {
+    return fmt::format("bitcast<f32>((127 + $exponents[{}]) << 23u)", at);
+  };
+  if (o.along_k) {
+    for (int slice = 0; slice < o.slices; ++slice)
+      for (int i = 0; i < loads(o); ++i)
+        line(fmt::format("let {}_scale{}_{} = {};", n, slice, i,
+                         scale_at(fmt::format("min({}_line + {}u, {}u) + {}u", n,
+                                              slice * o.slice_lines() + i * lines_apart(o), o.tile - 1, first))));
+    return;
+  }
+  for (int odd = 0; odd < 2; ++odd) {
+    std::string scales;
+    for (int e = odd; e < 8; e += 2)
+      scales += (e > 1 ? ", " : "") + scale_at(fmt::format("{}_vector * 8u + {}u", n, first + e));
+    line(fmt::format("let {}_{} = vec4f({});", n, odd ? "odd" : "even", scales));
+  }
+}
+
+// Those of the even and the odd numbers of a vector.
+std::string MatrixWriter::scales(const StagedMatrix& o, int slice, int i) const {
+  if (!o.along_k) return fmt::format("{0}_even, {0}_odd", o.name);
+  return fmt::format("vec4f({0}_scale{1}_{2}), vec4f({0}_scale{1}_{2})", o.name, slice, i);
+}
+
 // Moves set `set` of registers to the place of step `it + ahead` in workgroup memory.
 void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
   const Place at = place(o, "0u", ahead);
@@ -180,8 +220,9 @@ void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
     for (int i = 0; i < loads(o); ++i) {
       const int on =
           at.buffer * o.size() + half * o.half_size() + (at.slice * o.slice_lines() + i * lines_apart(o)) * o.pitch();
-      const std::string text =
-          fmt::format("$staged[{0}_staged + {1}u] = {0}_next{2}_{3};", o.name, on, set, half * loads(o) + i);
+      std::string eight = fmt::format("{}_next{}_{}", o.name, set, half * loads(o) + i);
+      if (scales_in_staging()) eight = fmt::format("$halves_of({}, {})", eight, scales(o, at.slice, i));
+      const std::string text = fmt::format("$staged[{}_staged + {}u] = {};", o.name, on, eight);
       line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, text) : text);
     }
 }

@@ -95,6 +95,11 @@ bool follows_k(const kernel::MatrixView& view) {
   return stride != 1 && (k_stride == 1 || std::abs(k_stride) < std::abs(stride));
 }
 
+bool is_batched(const kernel::MatrixView& view) {
+  const auto& strides = view.at.batch.strides;
+  return std::any_of(strides.begin(), strides.end(), [](Extent stride) { return stride != 0; });
+}
+
 bool suits_matrices(const kernel::MatmulKernel& kernel) {
   const auto suits = [](const kernel::Operand& operand, const kernel::MatrixView& view) {
     return (operand.type == DType::f16 || (is_storage(operand.type) && holds_all(DType::f16, operand.type))) &&
@@ -104,15 +109,15 @@ bool suits_matrices(const kernel::MatmulKernel& kernel) {
          suits(kernel.b, kernel.b_view) && kernel.k > 0;
 }
 
-int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves) {
+int staged_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves) {
   const auto staged = [&](int extent, int chunk, bool along_k) {
     const int lines = along_k ? extent : tile.depth;
     const int vectors = (along_k ? (tile.buffers == 1 ? tile.depth : chunk) : extent) / 8;
     return halves * tile.buffers * lines * (vectors + 1);
   };
   const int results = tile.rows / tile.subgroup_rows * kMatrix * result_pitch(tile);
-  return 16 *
-         std::max(results, staged(tile.rows, tile.chunk_a, a_along_k) + staged(tile.columns, tile.chunk_b, b_along_k));
+  const int operands = staged(tile.rows, tile.chunk_a, a_along_k) + staged(tile.columns, tile.chunk_b, b_along_k);
+  return 16 * std::max(results, operands);
 }
 
 bool suits_pair(const MatrixTile& tile, const kernel::MatmulKernel& kernel) {

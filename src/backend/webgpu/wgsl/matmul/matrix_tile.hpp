@@ -44,15 +44,24 @@ bool suits_matrices(const kernel::MatmulKernel& kernel);
 /// Whether neighbours in memory follow k, in a plain view [batch, extent, k].
 bool follows_k(const kernel::MatrixView& view);
 
+/// Whether the view differs from one batch to the next.
+bool is_batched(const kernel::MatrixView& view);
+
 /// Vectors of four from one row of results to the next where they pass through workgroup memory: rows that are stored together
 /// share no bank.
 constexpr int result_pitch(const MatrixTile& tile) { return tile.columns / 4 + 2; }
 
+/// Bytes of workgroup memory for the exponents by which rows and columns of the tile are scaled.
+constexpr int exponent_bytes(const MatrixTile& tile) { return 4 * (tile.rows + tile.columns); }
+
 /// Elements of an operand [batch, extent, k] that may be read together: 8, 4 or 1.
 int groups_of(const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, Extent k);
 
-/// Bytes of workgroup memory that the tile takes for such operands, each of so many halves.
-int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves = 1);
+/// Bytes of workgroup memory that the tile takes for such operands, each of so many halves, and later for results.
+int staged_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves = 1);
+inline int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int halves = 1) {
+  return staged_bytes(tile, a_along_k, b_along_k, halves) + exponent_bytes(tile);
+}
 
 /// Whether the tile fits a device, and its threads share the staging of such operands evenly; the tile does not support other
 /// layouts.

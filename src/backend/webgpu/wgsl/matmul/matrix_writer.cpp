@@ -33,7 +33,6 @@ void MatrixWriter::render() {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
   }
-  bind_range(bindings);
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
   bindings.resolve();
@@ -47,14 +46,21 @@ void MatrixWriter::render() {
   }
   if (paired() && (b_.group < 8 || !bindings.has_eights(second_b_)))
     throw InternalError("webgpu: the weights of a gated unit are not bound in eights");
-  shader.share("staged", "vec4<u32>", workgroup_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
+  shader.share("staged", "vec4<u32>", staged_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
   shader.functions.push_back(finish_function(results, writer));
-  if (scaled_) shader.functions.push_back(rescale_function(bindings));
+  if (scaled_) {
+    shader.share("exponents", "i32", tile_.rows + tile_.columns);
+    shader.functions.push_back(rescale_function());
+  }
+  if (scales_in_staging()) shader.functions.push_back(halves_function());
 
-  write_range(bindings);
   write_tile_place();
   write_place();
-  for (const StagedMatrix* o : {&a_, &b_}) write_bases(*o);
+  if (scaled_) write_exponents(bindings);
+  for (const StagedMatrix* o : {&a_, &b_}) {
+    write_bases(*o);
+    if (scales_in_staging()) write_scales(*o);
+  }
   write_fragments();
   std::string first = "0u";
   if (split_ > 1) {
@@ -77,6 +83,27 @@ void MatrixWriter::write_place() {
   const int across = tile_.columns / tile_.subgroup_columns;
   line(fmt::format("let m0 = {} * {}u;", divided("subgroup", across), tile_.subgroup_rows));
   line(fmt::format("let n0 = {} * {}u;", modulo("subgroup", across), tile_.subgroup_columns));
+}
+
+// The exponents of the scales of the tile's rows, and then of its columns.
+void MatrixWriter::write_exponents(const Bindings& bindings) {
+  const auto write = [&](int handle, int first, int count, const char* corner, Extent extent, Extent parts,
+                         bool batched) {
+    line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", count, tile_.threads()));
+    line("  var size = 0u;");
+    line(fmt::format("  for (var part = 0u; part < {}u; part++) {{", parts));
+    const std::string where =
+        fmt::format("{}part * {}u + min({} + at, {}u) + {}u", batched ? fmt::format("b * {}u + ", parts * extent) : "",
+                    extent, corner, extent - 1, bindings.base(handle));
+    line(fmt::format("    size = max(size, bitcast<u32>({}));", bindings.load(handle, where)));
+    line("  }");
+    line(fmt::format("  $exponents[at + {}u] = {};", first, scale_exponent("size")));
+    line("}");
+  };
+  write(largest_a_, 0, tile_.rows, "row0", kernel_.m, scaled_->parts_a, scaled_->batched_a);
+  if (scaled_->scaled_b)
+    write(largest_b_, tile_.rows, shape_.columns, "column0", kernel_.n, scaled_->parts_b, scaled_->batched_b);
+  line("workgroupBarrier();");
 }
 
 MatrixWriter::Place MatrixWriter::place(const StagedMatrix& o, const std::string& it, int ahead) const {
@@ -238,23 +265,16 @@ void MatrixWriter::multiply(const std::string& prefix_a, const std::string& pref
                        prefix_b));
 }
 
-// Takes the scales of its row and columns from four sums. The exponents are applied in two halves, which f32 can hold.
-ShaderPieces::Function MatrixWriter::rescale_function(const Bindings& bindings) const {
-  const auto exponent = [&](int handle, bool batched, Extent extent, const std::string& at) {
-    const std::string where = fmt::format("{}min({}, {}u) + {}u", batched ? fmt::format("b * {}u + ", extent) : "", at,
-                                          extent - 1, bindings.base(handle));
-    return scale_exponent(bindings.load(handle, where));
-  };
-  std::string text = "(b: u32, i: u32, j: u32, sums: vec4f) -> vec4f {\n";
-  text += fmt::format("  let row = {};\n", exponent(largest_a_, scaled_->batched_a, kernel_.m, "i"));
-  text += "  let both = vec4<i32>(";
-  for (int e = 0; e < 4; ++e)
-    text += fmt::format("{}row{}", e ? ",\n      " : "",
-                        scaled_->scaled_b
-                            ? " + " + exponent(largest_b_, scaled_->batched_b, kernel_.n, fmt::format("j + {}u", e))
-                            : "");
+// Takes the scales of a row and four columns of the tile from sums. The exponents are applied in two halves, which f32 can hold.
+ShaderPieces::Function MatrixWriter::rescale_function() const {
+  std::string text = "(row: u32, column: u32, sums: vec4f) -> vec4f {\n  let both = vec4<i32>($exponents[row])";
+  if (scaled_->scaled_b) {
+    text += " + vec4<i32>(";
+    for (int e = 0; e < 4; ++e) text += fmt::format("{}$exponents[column + {}u]", e ? ", " : "", tile_.rows + e);
+    text += ")";
+  }
   text +=
-      ");\n"
+      ";\n"
       "  let half = both >> vec4<u32>(1u);\n"
       "  return sums * bitcast<vec4f>((127 - half) << vec4<u32>(23u)) * "
       "bitcast<vec4f>((127 - both + half) << vec4<u32>(23u));\n}\n";
@@ -276,15 +296,15 @@ void MatrixWriter::write_results() {
     line(fmt::format("for (var at = thread; at < {}u; at += {}u) {{", rows * fours, tile_.threads()));
     line(fmt::format("  let r = {};", divided("at", fours)));
     line(fmt::format("  let c = {};", modulo("at", fours)));
-    line(fmt::format("  {} results = bitcast<vec4f>($staged[r * {}u + c]){};", scaled_ ? "var" : "let", pitch,
-                     is_scaled() ? " * scale_a * scale_b" : ""));
-    line(fmt::format("  let i = row0 + {} * {}u + {}u + {};", divided("r", kMatrix), tile_.subgroup_rows, r * kMatrix,
+    line(fmt::format("  {} results = bitcast<vec4f>($staged[r * {}u + c]);", scaled_ ? "var" : "let", pitch));
+    line(fmt::format("  let row = {} * {}u + {}u + {};", divided("r", kMatrix), tile_.subgroup_rows, r * kMatrix,
                      modulo("r", kMatrix)));
+    line("  let i = row0 + row;");
     line("  let j = column0 + c * 4u;");
-    if (scaled_) line("  results = $rescaled(b, i, j, results);");
+    if (scaled_) line("  results = $rescaled(row, c * 4u, results);");
     if (paired()) {
-      line(
-          fmt::format("  let seconds = $rescaled(b, i, j, bitcast<vec4f>($staged[r * {}u + {}u + c]));", pitch, fours));
+      line(fmt::format("  let seconds = $rescaled(row, c * 4u, bitcast<vec4f>($staged[r * {}u + {}u + c]));", pitch,
+                       fours));
       line("  $finish(b, i, j, seconds, results);");
     } else if (wide()) {
       line(fmt::format("  $finish({}i, j, results);", finish_batch()));

@@ -33,17 +33,20 @@ struct StagedMatrix {
 };
 
 /// Operands that hold scaled halves of other numbers (scaled_product.cpp): lines of one k, padded to whole tiles. Or only A holds
-/// such halves (quantised/halved_product.cpp), and neither is padded.
+/// such halves (quantised/halved_product.cpp), or both are scaled as they are staged (staged_product.cpp), and neither is padded.
 struct ScaledOperands {
   int products = 1;  // 1; or 3, of high and low halves
   /// With three products: whether a step multiplies the high and low halves of its k, which are in this order in both
   /// operands. Else k runs over low * high, high * low, high * high; A's low halves are first, and B's high ones.
   bool together = false;
-  Extent part = 0;                       // k of one product
-  kernel::Operand largest_a, largest_b;  // f32: the largest size in each row of A and column of B, [batch or 1, extent]
+  Extent part = 0;  // k of one product
+  /// f32 [batch or 1, parts, extent]: the largest size in each part of each row of A and column of B.
+  kernel::Operand largest_a, largest_b;
+  Extent parts_a = 1, parts_b = 1;
   bool batched_a = false, batched_b = false;
   bool scaled_b = true;  // else B is as it is, and there is one product
   bool padded = true;    // else the operands are plain views
+  bool staged = false;   // numbers of bf16 in eights become halves as they are staged
   /// The B of a second product with the same A and size: the first half of a tile's columns is of B, the second of this. Not
   /// together with a split, and only where suits_pair says so.
   std::optional<kernel::Operand> second_b = {};
@@ -52,7 +55,6 @@ struct ScaledOperands {
 
 class MatrixWriter : ProductWriter {
  public:
-  using ProductWriter::only_in;
   /// `scaled`: what the operands hold, if they are such; or null.
   MatrixWriter(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
                Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled = nullptr);
@@ -62,6 +64,8 @@ class MatrixWriter : ProductWriter {
   StagedMatrix stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, int tile,
                      Bindings& bindings) const;
   ShaderPieces::Function load_function(const StagedMatrix& o, const Bindings& bindings);
+  ShaderPieces::Function halves_function() const;
+  std::string scales(const StagedMatrix& o, int slice, int i) const;
   int loads(const StagedMatrix& o) const { return divide_up(o.slice_lines() * o.vectors, tile_.threads()); }
   int lines_apart(const StagedMatrix& o) const { return tile_.threads() / o.vectors; }
   bool guards_k() const { return steps_per_split_ * split_ * tile_.depth > kernel_.k; }
@@ -74,7 +78,9 @@ class MatrixWriter : ProductWriter {
   Place place(const StagedMatrix& o, const std::string& it, int ahead) const;
 
   void write_place();
+  void write_exponents(const Bindings& bindings);
   void write_bases(const StagedMatrix& o);
+  void write_scales(const StagedMatrix& o);
   void write_fragments();
   void load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings);
   void store(const StagedMatrix& o, int ahead, int set);
@@ -91,8 +97,9 @@ class MatrixWriter : ProductWriter {
 
   bool together() const { return scaled_ && scaled_->together; }
   bool paired() const { return scaled_ && scaled_->second_b; }
+  bool scales_in_staging() const { return scaled_ && scaled_->staged; }
   std::string stored_at(const StagedMatrix& o, const std::string& at, Extent part) const;
-  ShaderPieces::Function rescale_function(const Bindings& bindings) const;
+  ShaderPieces::Function rescale_function() const;
 
   const MatrixTile& tile_;
   const ScaledOperands* scaled_;

@@ -33,28 +33,9 @@ ProductWriter::ProductWriter(const MatmulKernel& kernel, const kernel::Operand* 
 LoopKernel ProductWriter::begin_results() {
   if (split_ == 1) return without_inner(kernel_.epilogue);
   const Extent results = kernel_.batch * kernel_.m * kernel_.n;
-  const bool given = range_ && range_->partial.count > 0;
-  const kernel::Operand partial = given ? range_->partial : scratch_.add(DType::f32, results * split_);
+  const kernel::Operand partial = scratch_.add(DType::f32, results * split_);
   join_ = join_kernel(partial, results);
   return partial_kernel(partial, results);
-}
-
-void ProductWriter::bind_range(Bindings& bindings) {
-  if (!range_) return;
-  range_words_ = bindings.add(range_->words, false);
-  bindings.forbid_vectors(range_words_);
-}
-
-void ProductWriter::write_range(const Bindings& bindings) {
-  if (!range_) return;
-  const auto word = [&](int i) {
-    return bindings.load(range_words_, fmt::format("{}u", i + bindings.base(range_words_)));
-  };
-  line(fmt::format("if ({} {} 0u) {{ return; }}", word(2), range_->fits ? "==" : "!="));
-  if (!range_->fits) return;
-  // A half is its number times 2^(141 - exponent).
-  line(fmt::format("let scale_a = bitcast<f32>(({} - 14u) << 23u);", word(0)));
-  line(fmt::format("let scale_b = bitcast<f32>(({} - 14u) << 23u);", word(1)));
 }
 
 Space ProductWriter::results_space() const {

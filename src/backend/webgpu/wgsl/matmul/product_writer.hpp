@@ -12,18 +12,7 @@
 
 namespace weft::webgpu {
 
-/// A product that is computed in one of two ways, as the ranges of its operands allow (ranged_product.hpp).
-struct ProductRange {
-  kernel::Operand words;    // u32: the biased exponents of A and B by which halves are scaled, and whether they fit
-  kernel::Operand partial;  // for the sums of a split, if there is one
-  bool fits = true;         // compute if they fit, from halves; else if they do not
-};
-
 class ProductWriter {
- public:
-  /// The shader does nothing where the ranges ask for the other way.
-  void only_in(const ProductRange& range) { range_ = range; }
-
  protected:
   struct TileShape {
     int rows = 0, columns = 0, depth = 0;  // of results; of k in one step
@@ -44,10 +33,6 @@ class ProductWriter {
   std::string finish_batch() const { return split_ > 1 ? "s, b, " : "b, "; }
   /// The tile of this workgroup: `row0`, `column0`, `b` and for a split `s`.
   void write_tile_place();
-  /// For only_in: binds the words, and ends the shader where they say so. `scale_a` and `scale_b` are the factors of sums.
-  void bind_range(Bindings& bindings);
-  void write_range(const Bindings& bindings);
-  bool is_scaled() const { return range_ && range_->fits; }
   /// Appends the dispatch, and for a split the one that joins. `form` is a part of the name.
   void add_dispatches(ShaderPieces shader, const Bindings& bindings, const std::string& form = "");
 
@@ -65,8 +50,6 @@ class ProductWriter {
   kernel::LoopKernel join_;
   std::size_t steps_of_u_ = 0;   // of the epilogue: their sum is another one, `u`, an argument after `v`
   DType sum_type_ = DType::f32;  // i32 for products of integers, which are not split
-  std::optional<ProductRange> range_;
-  int range_words_ = -1;
   std::string text_;
 
  private:

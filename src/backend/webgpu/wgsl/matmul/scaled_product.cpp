@@ -38,11 +38,6 @@ int product_count(const MatmulKernel& kernel) {
 }
 int half_count(int products) { return products == 3 ? 2 : 1; }
 
-bool differs_by_batch(const kernel::MatrixView& view) {
-  const auto& strides = view.at.batch.strides;
-  return std::any_of(strides.begin(), strides.end(), [](Extent stride) { return stride != 0; });
-}
-
 /// One operand on its way: what it is, and where its halves go.
 struct HalvesSource {
   char name;
@@ -259,12 +254,12 @@ MatmulKernel product_of_halves(const MatmulKernel& kernel, Extent rows, Extent c
   made.k = together ? part : products * part;
   const auto stored = [&](const kernel::MatrixView& view, Extent extent) {
     const Extent one = halves * part * extent;
-    return kernel::matrix_view({{kernel.batch}, {differs_by_batch(view) ? one : 0}, 0, {}}, extent, 1, made.k, extent);
+    return kernel::matrix_view({{kernel.batch}, {is_batched(view) ? one : 0}, 0, {}}, extent, 1, made.k, extent);
   };
   made.a_view = stored(kernel.a_view, rows);
   made.b_view = stored(kernel.b_view, columns).transposed();
-  made.a = {-1, DType::f16, 0, (differs_by_batch(kernel.a_view) ? kernel.batch : 1) * halves * part * rows};
-  made.b = {-1, DType::f16, 0, (differs_by_batch(kernel.b_view) ? kernel.batch : 1) * halves * part * columns};
+  made.a = {-1, DType::f16, 0, (is_batched(kernel.a_view) ? kernel.batch : 1) * halves * part * rows};
+  made.b = {-1, DType::f16, 0, (is_batched(kernel.b_view) ? kernel.batch : 1) * halves * part * columns};
   return made;
 }
 
@@ -296,7 +291,6 @@ std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const T
   halves.m = whole(kernel.m), halves.n = whole(kernel.n);
   const auto choice = choose_matrix_tile(halves, target);
   if (!choice) return {};
-  const TileChoice exact = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
   // Each operand is read twice as it is, and its halves are written; two short dispatches each.
   constexpr double kDispatches = 4;
   const auto moved_by = [&](const Operand& made, DType read) {
@@ -308,9 +302,7 @@ std::optional<TileChoice> choose_scaled_tile(const MatmulKernel& kernel, const T
       kDispatches * target.profile.dispatch_microseconds + moved / target.profile.bytes_per_second * 1e6;
   const double on_matrices =
       estimate(matrix_tiles()[static_cast<std::size_t>(choice->tile)], choice->split, halves, target.profile);
-  const double in_registers = estimate(tiles()[static_cast<std::size_t>(exact.tile)], exact.split, kernel.batch,
-                                       kernel.m, kernel.n, kernel.k, target.profile);
-  if (prepared + on_matrices >= in_registers) return {};
+  if (prepared + on_matrices >= estimate_of_choice(kernel.batch, kernel.m, kernel.n, kernel.k, target)) return {};
   return choice;
 }
 
@@ -331,8 +323,8 @@ void render_scaled(const MatmulKernel& kernel, const MatrixTile& tile, int split
   ScaledOperands scaled{.products = products,
                         .together = together,
                         .part = part,
-                        .batched_a = differs_by_batch(kernel.a_view),
-                        .batched_b = differs_by_batch(kernel.b_view)};
+                        .batched_a = is_batched(kernel.a_view),
+                        .batched_b = is_batched(kernel.b_view)};
   const auto source = [&](char name, const Operand& operand, const kernel::MatrixView& view, Extent extent,
                           Extent padded, bool batched, const Operand& result) {
     return HalvesSource{.name = name,

@@ -100,4 +100,9 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
   return best;
 }
 
+double estimate_of_choice(Extent batch, Extent m, Extent n, Extent k, const Target& target) {
+  const TileChoice choice = choose_tile(batch, m, n, k, target);
+  return estimate(tiles()[static_cast<std::size_t>(choice.tile)], choice.split, batch, m, n, k, target.profile);
+}
+
 }  // namespace weft::webgpu

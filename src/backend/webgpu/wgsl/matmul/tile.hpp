@@ -30,6 +30,8 @@ struct TileChoice {
 };
 /// The tile and split with the least estimated time among those that fit the target's limits.
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
+/// The estimated microseconds of that choice.
+double estimate_of_choice(Extent batch, Extent m, Extent n, Extent k, const Target& target);
 /// Whether the partial results of this many splits can be bound as one operand.
 bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& target);
 /// The properties of a tile that determine its time.

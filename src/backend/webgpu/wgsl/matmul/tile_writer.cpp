@@ -20,7 +20,6 @@ void TileWriter::render() {
   StagedOperand b = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
   const int order = order_ ? bindings.add(*order_, false) : -1;
 
-  bind_range(bindings);
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
   bindings.resolve();
@@ -42,7 +41,6 @@ void TileWriter::render() {
     if (!s->plain()) shader.functions.push_back(load_function(*s, bindings));
   shader.functions.push_back(finish_function(results, writer));
 
-  write_range(bindings);
   write_place();
   for (const StagedOperand* s : {&a, &b}) write_staging_places(*s);
   write_registers(a, b);

@@ -32,7 +32,6 @@ struct StagedOperand {
 
 class TileWriter : ProductWriter {
  public:
-  using ProductWriter::only_in;
   /// `order`: see render_ordered; or null.
   TileWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const Tile& tile, int split,
              const Target& target, Scratch& scratch, Rendered& rendered);
