@@ -200,7 +200,7 @@ RenderedPlan render_plan(const kernel::Plan& plan, const Target& target) {
       all = std::max(all, bytes);
     }
     for (RenderedDispatch& dispatch : rendered.dispatches) {
-      dispatch.operations = operations;
+      dispatch.operations = dispatch.is_aside ? 0 : operations;
       dispatch.kernels = {static_cast<int>(at)};
       for (const std::size_t other : with) dispatch.kernels.push_back(static_cast<int>(other));
       for (BoundRange& range : dispatch.bindings)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/webgpu/render.hpp"
+#include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/render_support.hpp"
 
 #if WEFT_HAS_WEBGPU
@@ -144,6 +145,35 @@ TEST(MergeTest, LongOrManyOrUnknownWorkIsLeftAlone) {
   dispatches[1].operations = 1e12;
   dispatches[2].shader.verbatim = "const n = 1;\n";
   EXPECT_EQ(names(merge_dispatches(dispatches, kTarget)), (Names{"a", "b", "c", "d"}));
+}
+
+// Of a product of 2 x 10^9 operations the join of its parts has few.
+TEST(MergeTest, TheJoinOfALongProductRunsBesideOtherWork) {
+  constexpr Extent kSide = 128, kDepth = 65536;
+  const kernel::View one{{1}, {0}, 0, {}};
+  kernel::MatmulKernel product{.name = "matmul", .batch = 1, .m = kSide, .n = kSide, .k = kDepth};
+  product.a = {0, DType::f32, 0, kSide * kDepth}, product.b = {1, DType::f32, 0, kSide * kDepth};
+  product.a_view = kernel::matrix_view(one, kSide, 1, kDepth, kSide);
+  product.b_view = kernel::matrix_view(one, kDepth, kSide, kSide, 1);
+  product.epilogue.outer = kSide * kSide;
+  product.epilogue.steps = {kernel::Step{kernel::StepKind::accumulator}};
+  product.epilogue.outputs = {{2, DType::f32, 0, kSide * kSide}};
+  product.epilogue.stores = {{0, 0, {{kSide * kSide}, {1}, 0, {}}}};
+  kernel::LoopKernel loop;
+  loop.name = "loop";
+  loop.outer = 256;
+  loop.inputs = {{3, DType::f32, 0, 256}};
+  loop.outputs = {{4, DType::f32, 0, 256}};
+  kernel::Step load{kernel::StepKind::load};
+  load.operand = 0, load.view = {{256}, {1}, 0, {}};
+  loop.steps = {load};
+  loop.stores = {{0, 0, {{256}, {1}, 0, {}}}};
+  const Target gpu{
+      {.binding_bytes = 1u << 31, .storage_buffers = 16, .workgroup_bytes = 49152, .workgroup_invocations = 1024}};
+  kernel::Plan plan;
+  plan.buffers.resize(5);
+  plan.kernels = {product, loop};
+  EXPECT_EQ(names(render_plan(plan, gpu).dispatches), (Names{"matmul.part", "loop | matmul.join"}));
 }
 
 class MergeOnDeviceTest : public RenderTest {};

@@ -148,7 +148,9 @@ bool render_on_matrices(const AttentionKernel& kernel, const MatrixAttentionBloc
   MatrixAttentionWriter of_keys(kernel, Part::d_key_value, delta, ranges, blocks.d_key_value, target, rendered);
   if (!of_queries.is_possible() || !of_keys.is_possible()) return false;
   if (ranges.exist()) render_ranges(kernel, ranges, target, rendered);
+  const std::size_t first = rendered.dispatches.size();
   render(delta_kernel(kernel, delta), target, scratch, rendered);
+  rendered.set_aside(first);
   of_keys.render();
   of_queries.render();
   if (ranges.exist())

@@ -59,6 +59,7 @@ struct RenderedDispatch {
   double operations = 0;          // of its kernel
   std::vector<int> kernels = {};  // of which it is a part: their positions in the plan
   bool beside_previous = false;   // touches no element that the previous one writes, although ranges overlap
+  bool is_aside = false;          // prepares operands or joins results: has few of the kernel's operations
 };
 
 /// A kernel as dispatches that run in order. The contents of their scratch buffers, numbered after those of the plan, do not
@@ -66,6 +67,11 @@ struct RenderedDispatch {
 struct Rendered {
   std::vector<RenderedDispatch> dispatches;
   std::vector<std::uint64_t> scratch_bytes;
+
+  /// Says of the dispatches from number `first` on that they are aside.
+  void set_aside(std::size_t first) {
+    for (; first < dispatches.size(); ++first) dispatches[first].is_aside = true;
+  }
 };
 
 /// Numbers the scratch buffers of one kernel.

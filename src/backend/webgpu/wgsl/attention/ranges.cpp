@@ -116,6 +116,7 @@ void render_ranges(const AttentionKernel& kernel, const Ranges& ranges, const Ta
   shader.body = std::move(text);
   rendered.dispatches.push_back(dispatch_of(kernel.name + ".ranges", std::move(shader), bindings,
                                             static_cast<std::uint64_t>(groups * ranges.chunks * count), target));
+  rendered.set_aside(rendered.dispatches.size() - 1);
 }
 
 Lines range_lines(const AttentionKernel& kernel, const Ranges& ranges, const Bindings& bindings, int words) {

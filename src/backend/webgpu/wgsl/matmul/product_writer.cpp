@@ -50,7 +50,10 @@ void ProductWriter::add_dispatches(ShaderPieces shader, const Bindings& bindings
   const auto groups = static_cast<std::uint64_t>(tiles_m() * tiles_n() * kernel_.batch * split_);
   rendered_.dispatches.push_back(
       dispatch_of(kernel_.name + form + (split_ > 1 ? ".part" : ""), std::move(shader), bindings, groups, target_));
-  if (split_ > 1) webgpu::render(join_, target_, scratch_, rendered_);
+  if (split_ == 1) return;
+  const std::size_t first = rendered_.dispatches.size();
+  webgpu::render(join_, target_, scratch_, rendered_);
+  rendered_.set_aside(first);
 }
 
 LoopKernel ProductWriter::partial_kernel(const kernel::Operand& partial, Extent results) const {

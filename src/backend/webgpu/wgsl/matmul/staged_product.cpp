@@ -107,6 +107,7 @@ void render_scan(const MatmulKernel& kernel, const ScannedOperand (&operands)[2]
   shader.share("largest", "atomic<u32>", 8 * kScanVectors);
   rendered.dispatches.push_back(dispatch_of(kernel.name + ".scan", std::move(shader), bindings,
                                             first_groups + static_cast<std::uint64_t>(operands[1].groups()), target));
+  rendered.set_aside(rendered.dispatches.size() - 1);
 }
 
 /// The kernel as it is for operands of halves.
