@@ -1,6 +1,7 @@
 // The exponential of matrices by scaling, a polynomial and squaring: what the graph and kernels share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <utility>
@@ -11,9 +12,6 @@ namespace weft::graph {
 
 const OpRow& matrix_exp_row();          // A -> e^A
 const OpRow& matrix_exp_frechet_row();  // A, E -> the derivative of e^A in the direction E
-
-/// Matrices whose columns' absolute values add up to more have no exponential: it is NaN.
-inline constexpr double kExponentialSizeMax = 0x1p19;
 
 /// A polynomial of this degree gives e^A to the rounding of the type if the sums of the columns' absolute values are at most `size`.
 struct ExponentialDegree {
@@ -26,6 +24,17 @@ inline constexpr ExponentialDegree kExponentialDegreesF32[] = {
     {2, 5.978858893805233e-04}, {4, 5.116619363445086e-02}, {8, 5.800524627688768e-01}};
 inline constexpr ExponentialDegree kExponentialDegreesF64[] = {
     {2, 2.580956802971767e-08}, {4, 3.397168839976962e-04}, {8, 4.991228871115323e-02}, {18, 1.090863719290036e+00}};
+
+/// How often a matrix is squared at most. What is then neither 0 nor infinite came from parts of A so small beside the rest that the
+/// type could not tell their exponential from 1, so that further squarings tell nothing.
+inline constexpr int exponential_squarings_max(bool is_double) { return is_double ? 64 : 32; }
+
+/// What the truncated part of the series sees of a matrix with columns' sums `size`, `size2` of its square and `size3` of its cube.
+/// Powers may be far smaller than the matrix suggests ([[1, 1e6], [0, -1]]), and each needless squaring costs digits.
+/// Source    Al-Mohy and Higham 2009, "A new scaling and squaring algorithm for the matrix exponential", theorem 4.2
+inline double exponential_size(double size, double size2, double size3) {
+  return std::min(size, std::max(std::sqrt(size2), std::cbrt(size3)));
+}
 
 /// The same limit for the derivative of the polynomial, which has a term less.
 inline double frechet_size(const ExponentialDegree& each) {

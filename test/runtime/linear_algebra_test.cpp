@@ -163,7 +163,7 @@ TEST(LinearAlgebra, ExponentialsOfMatrices) {
   expect_close(matrix_exp(zeros({3, 3}, DType::f64)), unit(3), 0);
   expect_close(matrix_exp(tensor({-745.0, 0.0, 0.0, 2.0}, {2, 2})),
                tensor({std::exp(-745.0), 0.0, 0.0, std::exp(2.0)}, {2, 2}), 1e-11);
-  EXPECT_TRUE(std::isnan(matrix_exp(tensor({1e6}, {1, 1})).item<double>()));
+  EXPECT_EQ(matrix_exp(tensor({1e6}, {1, 1})).item<double>(), INFINITY);
   const Tensor a = random_matrix({3, 4, 4}, 51);
   expect_close(matmul(matrix_exp(a), matrix_exp(-a)), expand(unit(4), {3, 4, 4}), 1e-10);
   expect_close(log(det(matrix_exp(a))), sum(diagonal(a, 0, -2, -1), -1), 1e-11);

@@ -111,10 +111,13 @@ struct RankOptions {
   bool hermitian = false;
 };
 [[nodiscard]] Tensor matrix_rank(const Tensor& a, RankOptions options = {}, Where where = Where::current());
-/// e^A by scaling, a polynomial of Taylor and squaring, on every device; NaN where a column's absolute values add up to more than
-/// 2^19. On the CPU each matrix of a batch takes the degree and the squarings that its size needs.
+/// e^A by scaling, a polynomial of Taylor and squaring, on every device. Each matrix of a batch is scaled by its own powers; the CPU
+/// chooses the degree for each too. Triangular matrices have exact diagonals, diagonal ones no other elements.
+/// Accuracy  near the rounding of the type times the greatest sum of a column's absolute values of A. Where that product is above 1,
+///           only what is 0 or infinite is sure; elements above the type's range are infinite or NaN. A matrix with an infinite
+///           element or a NaN gives NaN.
 /// Gradient  dA = matrix_exp_frechet(A^T, dy), of any order
-/// Source    Bader, Blanes and Casas 2019, Mathematics 7(12), 1174; Higham 2008, Functions of Matrices, 10.3
+/// Source    Bader, Blanes and Casas 2019, Mathematics 7(12), 1174; Al-Mohy and Higham 2009, SIAM J. Matrix Anal. Appl. 31(3)
 [[nodiscard]] Tensor matrix_exp(const Tensor& a, Where where = Where::current());
 /// The derivative of e^A in the direction E, the limit of (e^(A + t E) - e^A) / t. It is linear in E.
 /// Shapes    a and e [..., n, n], alike, and the result too

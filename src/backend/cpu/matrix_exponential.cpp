@@ -28,16 +28,18 @@ class Exponential {
   /// e^A, or with a direction the derivative.
   std::vector<T> operator()(Jet<T> y) {
     const bool has_slope = !y.slope.empty();
-    const double size = size_of(y.value);
-    if (!(size <= graph::kExponentialSizeMax))
+    if (!std::all_of(y.value.begin(), y.value.end(), [](T x) { return std::isfinite(x); }))
       return std::vector<T>(y.value.size(), std::numeric_limits<T>::quiet_NaN());
-    const auto [degree, halvings] = chosen(size, has_slope);
-    const T scale = static_cast<T>(std::ldexp(1.0, -halvings));
-    for (std::vector<T>* values : {&y.value, &y.slope})
-      for (T& x : *values) x *= scale;
+    const Triangles zero = has_slope ? Triangles{} : zero_triangles(y.value);
+    const std::vector<T> diagonal = zero.above || zero.below ? exponentials_of_diagonal(y.value) : std::vector<T>();
+    if (zero.above && zero.below) return with_diagonal(std::vector<T>(y.value.size(), 0), diagonal);
+    const auto [degree, halvings] = chosen(y.value, has_slope);
+    const int squarings = std::min(halvings, graph::exponential_squarings_max(kIsDouble));
+    for (T& x : y.value) x = std::ldexp(x, -halvings);
+    for (T& x : y.slope) x = std::ldexp(x, -squarings);
     y = graph::exponential_polynomial(*this, y, degree);
-    for (int step = 0; step < halvings; ++step) y = product(y, y);
-    return has_slope ? std::move(y.slope) : std::move(y.value);
+    for (int step = 0; step < squarings; ++step) y = product(y, y);
+    return has_slope ? std::move(y.slope) : with_diagonal(std::move(y.value), diagonal);
   }
 
   Jet<T> product(const Jet<T>& x, const Jet<T>& y) {
@@ -62,19 +64,55 @@ class Exponential {
   }
 
  private:
+  static constexpr bool kIsDouble = sizeof(T) == 8;
+
   struct Choice {
     int degree, halvings;
   };
-  static Choice chosen(double size, bool has_direction) {
+  Choice chosen(const std::vector<T>& a, bool has_direction) {
     const std::span<const graph::ExponentialDegree> degrees =
-        sizeof(T) == 8 ? std::span<const graph::ExponentialDegree>(graph::kExponentialDegreesF64)
-                       : std::span<const graph::ExponentialDegree>(graph::kExponentialDegreesF32);
-    double most = 0;
+        kIsDouble ? std::span<const graph::ExponentialDegree>(graph::kExponentialDegreesF64)
+                  : std::span<const graph::ExponentialDegree>(graph::kExponentialDegreesF32);
+    double size = size_of(a), most = 0;
     for (const graph::ExponentialDegree& each : degrees) {
       most = has_direction ? graph::frechet_size(each) : each.size;
       if (size <= most) return {each.degree, 0};
     }
-    return {degrees.back().degree, std::max(0, static_cast<int>(std::ceil(std::log2(size / most))))};
+    // Powers are those of a matrix with elements of about 1, which do not overflow.
+    const T greatest =
+        std::fabs(*std::max_element(a.begin(), a.end(), [](T x, T y) { return std::fabs(x) < std::fabs(y); }));
+    const int exponent = std::ilogb(greatest);
+    std::vector<T> unit = a, square(a.size()), cube(a.size());
+    for (T& x : unit) x = std::ldexp(x, -exponent);
+    size = size_of(unit);
+    if (!has_direction) {
+      multiply(unit, unit, square, false);
+      multiply(square, unit, cube, false);
+      size = graph::exponential_size(size, size_of(square), size_of(cube));
+    }
+    const double halvings = size == 0 ? 0 : std::ceil(std::log2(size / most)) + exponent;
+    return {degrees.back().degree, std::max(0, static_cast<int>(halvings))};
+  }
+
+  /// Where all elements beside the diagonal are 0. The diagonal of e^A is then known without squarings.
+  struct Triangles {
+    bool above = false, below = false;
+  };
+  Triangles zero_triangles(const std::vector<T>& a) const {
+    Triangles zero{true, true};
+    for (Extent i = 0; i < n_; ++i)
+      for (Extent j = 0; j < n_; ++j)
+        if (i != j && a[static_cast<std::size_t>(i * n_ + j)] != 0) (i < j ? zero.above : zero.below) = false;
+    return zero;
+  }
+  std::vector<T> exponentials_of_diagonal(const std::vector<T>& a) const {
+    std::vector<T> diagonal;
+    for (Extent i = 0; i < n_; ++i) diagonal.push_back(std::exp(a[static_cast<std::size_t>(i * (n_ + 1))]));
+    return diagonal;
+  }
+  std::vector<T> with_diagonal(std::vector<T> a, const std::vector<T>& diagonal) const {
+    for (std::size_t i = 0; i < diagonal.size(); ++i) a[i * (diagonal.size() + 1)] = diagonal[i];
+    return a;
   }
 
   double size_of(const std::vector<T>& a) const {
@@ -83,7 +121,7 @@ class Exponential {
       for (Extent j = 0; j < n_; ++j)
         sums[static_cast<std::size_t>(j)] += std::fabs(static_cast<double>(a[static_cast<std::size_t>(i * n_ + j)]));
     double most = 0;
-    for (const double sum : sums) most = sum <= most ? most : sum;  // a NaN wins
+    for (const double sum : sums) most = std::max(most, sum);
     return most;
   }
 

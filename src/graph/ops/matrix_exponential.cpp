@@ -41,35 +41,52 @@ struct JetAlgebra {
   }
 };
 
-/// The greatest sum of a column's absolute values, [..., 1, 1]. No gradient flows through it.
-Tensor size_of(const Tensor& a) {
-  return amax(weft::sum(elementwise("abs", {weft::detach(a)}), {-2}, {.keepdims = true}), {-1}, {.keepdims = true});
+Tensor amax_of(const Tensor& a) { return amax(abs(a), {-2, -1}, {.keepdims = true}); }
+/// The greatest sum of a column's absolute values, [..., 1, 1].
+Tensor size_of(const Tensor& a) { return amax(weft::sum(abs(a), {-2}, {.keepdims = true}), {-1}, {.keepdims = true}); }
+/// The least whole x for which 2^x is no less than `size`.
+Tensor exponent_of(const Tensor& size) { return ceil(log2(size)); }
+
+/// As `exponential_size`. The elements of `unit` are about 1, so that its powers do not overflow.
+Tensor exponential_size(const Tensor& unit) {
+  const Tensor square = weft::matmul(unit, unit), cube = weft::matmul(square, unit);
+  return minimum(size_of(unit), maximum(sqrt(size_of(square)), exp2(log2(size_of(cube)) / 3.0)));
 }
 
-// All matrices of a batch take as many squarings; those that are done keep their value. The kernels do better.
+/// `y`, with what is known of e^A without squarings: the diagonal of triangular matrices, and zeros beside that of diagonal ones.
+Tensor with_known_elements(const Tensor& y, const Tensor& a) {
+  const Tensor zero = scalar_like(0, a);
+  const Tensor above = eq(amax_of(weft::triu(a, 1)), zero), below = eq(amax_of(weft::tril(a, -1)), zero);
+  const Tensor beside = weft::where(logical_and(above, below), zero, y);
+  const Tensor diagonal = weft::where(logical_or(above, below), exp(a), y);
+  return weft::where(eye(a.dim(-1), a) > zero, diagonal, beside);
+}
+
+// Each matrix of a batch is scaled by its own size. All take as many squarings; those that are done keep their value.
 Jet exponential_parts(const Tensor& a, const Tensor& direction) {
-  const Extent n = a.dim(-1);
-  const bool is_double = a.dtype() == DType::f64;
+  const bool is_double = a.dtype() == DType::f64, has_slope = direction.defined();
   const ExponentialDegree& last =
       is_double ? std::end(kExponentialDegreesF64)[-1] : std::end(kExponentialDegreesF32)[-1];
-  const double most = direction.defined() ? frechet_size(last) : last.size;
-  const int steps = static_cast<int>(std::ceil(std::log2(kExponentialSizeMax / most)));
-  const Tensor size = size_of(a);
-  const Tensor halvings = elementwise("clamp", {elementwise("ceil", {elementwise("log2", {size / most})})},
-                                      {0.0, static_cast<double>(steps)});
-  const Tensor scale = elementwise("exp2", {-halvings});
-  JetAlgebra algebra{eye(n, a)};
-  const Jet scaled{a * scale, direction.defined() ? direction * scale : Tensor()};
+  const int most = exponential_squarings_max(is_double);
+  const double range = is_double ? 1022 : 126;  // powers of two that are normal numbers
+  const Tensor greatest = amax_of(a);
+  const Tensor exponent = clamp(exponent_of(greatest), -range, range);
+  const Tensor unit = a * exp2(-exponent);
+  const Tensor size = has_slope ? size_of(unit) / frechet_size(last) : exponential_size(unit) / last.size;
+  const Tensor halvings = maximum(exponent_of(size) + exponent, scalar_like(0, size));
+  const Tensor squarings = minimum(halvings, scalar_like(most, halvings));
+  JetAlgebra algebra{eye(a.dim(-1), a)};
+  const Jet scaled{unit * exp2(exponent - halvings), has_slope ? direction * exp2(-squarings) : Tensor()};
   Jet y = exponential_polynomial(algebra, scaled, last.degree);
-  for (int step = 0; step < steps; ++step) {
-    const Tensor goes_on = halvings > scalar_like(step, halvings);
+  for (int step = 0; step < most; ++step) {
+    const Tensor goes_on = squarings > scalar_like(step, squarings);
     const Jet square = JetAlgebra::product(y, y);
-    y.value = elementwise("where", {goes_on, square.value, y.value});
-    if (direction.defined()) y.slope = elementwise("where", {goes_on, square.slope, y.slope});
+    y.value = weft::where(goes_on, square.value, y.value);
+    if (has_slope) y.slope = weft::where(goes_on, square.slope, y.slope);
   }
-  const Tensor is_good = size <= scalar_like(kExponentialSizeMax, size);
-  const auto checked = [&](const Tensor& t) { return elementwise("where", {is_good, t, scalar_like(NAN, t)}); };
-  return {checked(y.value), direction.defined() ? checked(y.slope) : Tensor()};
+  const Tensor is_good = isfinite(greatest);
+  const auto checked = [&](const Tensor& t) { return weft::where(is_good, t, scalar_like(NAN, t)); };
+  return {checked(with_known_elements(y.value, a)), has_slope ? checked(y.slope) : Tensor()};
 }
 
 /// [[a, b], [0, a]].
@@ -87,12 +104,12 @@ Tensor frechet(const Tensor& a, const Tensor& direction) {
 // linear in E, which is scaled by a power of two so that only A decides how often M is halved.
 Tensor frechet_gradient(const Tensor& a, const Tensor& direction, const Tensor& g) {
   const Extent n = a.dim(-1);
-  const Tensor size = size_of(direction), zero = scalar_like(0, size);
-  const Tensor halvings = elementwise("where", {size > zero, elementwise("ceil", {elementwise("log2", {size})}), zero});
-  const Tensor m = block_triangle(a, direction * elementwise("exp2", {-halvings}));
+  const Tensor size = size_of(weft::detach(direction)), zero = scalar_like(0, size);
+  const Tensor halvings = weft::where(size > zero, exponent_of(size), zero);
+  const Tensor m = block_triangle(a, direction * exp2(-halvings));
   const Tensor h = frechet(turned(m), block_triangle(g * 0.0, g));
   const auto block = [&](Extent from) { return weft::narrow(weft::narrow(h, -2, from, n), -1, from, n); };
-  return (block(0) + block(n)) * elementwise("exp2", {halvings});
+  return (block(0) + block(n)) * exp2(halvings);
 }
 
 }  // namespace
@@ -102,7 +119,7 @@ const OpRow& matrix_exp_row() {
       .name = "matrix_exp",
       .family = "matrix",
       .inputs = {matrix("a")},
-      .doc = "e^A, the sum of A^k / k!; NaN where a column's absolute values add up to more than 2^19.",
+      .doc = "e^A, the sum of A^k / k!; NaN where A has an element that is not finite.",
       .torch = "torch.matrix_exp(a)",
       .numpy = "scipy.linalg.expm(a)",
       .infer = like_square_matrix,
@@ -128,9 +145,7 @@ const OpRow& matrix_exp_frechet_row() {
       .aliases = {"expm_frechet"},
       .family = "matrix",
       .inputs = {matrix("a"), matrix("e")},
-      .doc =
-          "The derivative of e^A in the direction E; NaN where a column's absolute values of A add up to more than "
-          "2^19.",
+      .doc = "The derivative of e^A in the direction E; NaN where A has an element that is not finite.",
       .formula = "the limit of (e^(A + t E) - e^A) / t for t -> 0",
       .torch =
           "torch.matrix_exp(torch.cat([torch.cat([a, e], -1), torch.cat([0 * a, a], -1)], -2))"
