@@ -98,6 +98,28 @@ TEST(Joins, TakeListsAndPromoteBlocks) {
       std::string::npos);
 }
 
+// As many choices as of the two elements that are left out. Choices of half of them, which most cannot be made of, are 10^17.
+TEST(Joins, CombinationsOfMostElements) {
+  const Tensor most = combinations(arange(60), 58);
+  EXPECT_EQ(most.shape(), (Shape{1770, 58}));
+  const Tensor left_out = combinations(arange(60), 2);
+  const Tensor total = sum(most, {1}) + flip(sum(left_out, {1}), 0);
+  EXPECT_EQ(ints(amin(total)), Ints{60 * 59 / 2});
+  EXPECT_EQ(ints(amax(total)), Ints{60 * 59 / 2});
+  EXPECT_EQ(combinations(arange(3000), 3000).shape(), (Shape{1, 3000}));
+  EXPECT_EQ(ints(combinations(tensor<std::int32_t>({7}), 4, true)), (Ints{7, 7, 7, 7}));
+  EXPECT_NE(message_of<UsageError>([] {
+              (void)combinations(tensor<std::int32_t>({7}), Extent{1} << 60, true);
+            }).find("too many"),
+            std::string::npos);
+}
+
+// Memory beside the result is that of the choices of fewer elements.
+TEST(Joins, CombinationsTakeLittleMemory) {
+  const std::string plan = explain(combinations(arange(1000), 2));
+  EXPECT_NE(plan.find("buffers: 3.996 MB given, 0.016 MB scratch"), std::string::npos) << plan;
+}
+
 TEST(ViewScatters, AreWhatTheViewShows) {
   const Tensor x = reshape(arange(24, DType::f32), {4, 6}), v = full({4}, -1);
   EXPECT_EQ(diagonal(diagonal_scatter(x, v, 1), 1).to_vector<float>(), (Floats{-1, -1, -1, -1}));

@@ -124,27 +124,39 @@ Tensor combinations(const Tensor& x, Extent count, bool repeats, Where where) {
   if (count < 0) throw UsageError(fail(fmt::format("{} elements cannot be chosen", count)));
   const Extent n = x.dim(0);
   if (count == 0) return zeros({0}, x.dtype(), x.device());
+  if (n == 0 || (!repeats && n < count)) return zeros({0, count}, x.dtype(), x.device());
+  // Without repeats the i-th place of a choice is i more than that of a choice with repeats among the first `among` elements.
+  const Extent among = repeats ? n : n - count + 1;
   // The number of choices, which must be known before they are listed.
   constexpr double kMost = 0x1p28;
+  const auto more = [&](Extent chosen) {
+    return static_cast<double>(among + chosen) / static_cast<double>(chosen + 1);
+  };
   double choices = 1;
-  const Extent from = repeats ? n + count - 1 : n;
-  for (Extent i = 0; i < std::min(count, from); ++i)
-    choices *= static_cast<double>(from - i) / static_cast<double>(i + 1);
-  if (n == 0 || from < count) return zeros({0, count}, x.dtype(), x.device());
+  for (Extent i = 0; among > 1 && i < count && choices * static_cast<double>(count) <= kMost; ++i) choices *= more(i);
   if (choices * static_cast<double>(count) > kMost)
     throw UsageError(fail(fmt::format("{} choices of {} elements are too many", choices, count)));
-  // Choices of one more element each time: after the last one, or that one again.
-  const double again = repeats ? 0 : 1;
-  Tensor last = arange(n, DType::i32, x.device()), places = unsqueeze(last, 1, where);
-  double total = static_cast<double>(n);
+  if (among == 1) return expand(unsqueeze(x, 0, where), {1, count}, where);
+  // Choices of one more element each time, which are that of the last one or after it; each begins a choice of the result.
+  std::vector<graph::RunNumbers> steps{{Tensor(), arange(among, DType::i32, x.device())}};
+  double total = static_cast<double>(among);
   for (Extent chosen = 1; chosen < count; ++chosen) {
-    total *= static_cast<double>(repeats ? n + chosen : n - chosen) / static_cast<double>(chosen + 1);
-    const graph::RunNumbers next =
-        graph::numbers_of_runs(last + again, static_cast<double>(n) - again - last, std::llround(total), where);
-    places = concat({index_select(places, 0, next.run, where), unsqueeze(next.number, 1, where)}, 1, where);
-    last = next.number;
+    const Tensor last = steps.back().number;
+    total *= more(chosen);
+    steps.push_back(graph::numbers_of_runs(last, static_cast<double>(among) - last, std::llround(total), where));
   }
-  return reshape(index_select(x, 0, reshape(places, {places.numel()}, where), where), places.shape(), where);
+  // Back from the last element of each choice to the first. `at` is the choice of fewer elements that each goes on from.
+  std::vector<Tensor> columns;
+  Tensor at;
+  const auto taken = [&](const Tensor& list) { return at.defined() ? index_select(list, 0, at, where) : list; };
+  for (Extent i = count; i-- > 0;) {
+    const auto& [run, number] = steps[static_cast<std::size_t>(i)];
+    const Tensor place = repeats ? taken(number) : taken(number) + static_cast<double>(i);
+    columns.push_back(index_select(x, 0, place, where));
+    if (i > 0) at = taken(run);
+  }
+  std::reverse(columns.begin(), columns.end());
+  return stack(columns, 1, where);
 }
 
 namespace {
