@@ -133,6 +133,28 @@ TEST_F(OnnxSave, ConvolutionalNetwork) {
         {drawn({2, 3, 16, 16})});
 }
 
+// As in PyTorch; ONNX Runtime passes over some of them, so its judge does not see this model.
+TEST_F(OnnxSave, MaximaKeepNaN) {
+  const float nan = NAN;
+  const Tensor x = tensor(
+      {nan, 1.0f, 2.0f, 3.0f, 4.0f, 2.0f, nan, nan, nan, -INFINITY, nan, -INFINITY, 5.0f, 6.0f, 7.0f}, {1, 1, 15});
+  const auto maxima = [](Tensors in) {
+    const Tensor &line = in[0], square = reshape(narrow(line, 2, 0, 12), {1, 1, 4, 3});
+    const std::vector<Tensor> all{max_pool1d(line, 3), max_pool2d(square, {1, 3}, {.padding = {0, 1}}),
+                                  amax(square, {-1})};
+    return all;
+  };
+  const fs::path path = temporary_.path() / "maxima.onnx";
+  save(path, maxima, {x});
+  std::vector<Tensor> results = load(path, kCpu)({x});
+  for (const Tensor& direct : maxima({{x}})) results.push_back(direct);
+  for (const Tensor& result : results) {
+    const std::vector<float> values = result.to_vector<float>();
+    for (std::size_t window = 0; window < values.size(); ++window)
+      EXPECT_EQ(std::isnan(values[window]), window != 1 && window < 4) << result.shape().to_string() << ", " << window;
+  }
+}
+
 TEST_F(OnnxSave, GptOfThreeBlocks) {
   nn::GPT gpt({.vocabulary = 50, .context = 16, .layers = 3, .heads = 3, .width = 24});
   gpt.eval();
