@@ -86,15 +86,17 @@ class Merger {
 
   std::string at(std::size_t record) const { return points_.to_string(record, names_of_variables_); }
 
-  [[noreturn]] void refuse(std::size_t i, const std::string& fact) const {
+  [[noreturn]] void refuse(std::size_t i, const std::string& fact, std::string_view otherwise = {}) const {
     const RecordStep& s = step(i);
-    throw UsageError(graph::describe(
-        "onnx::save",
-        fmt::format("{} cannot follow extents that change: {}. Leave the axis out of dynamic_axes", s.op, fact), {},
-        s.where));
+    throw UsageError(
+        graph::describe("onnx::save",
+                        fmt::format("{} cannot follow extents that change: {}. Leave the axis out of dynamic_axes{}",
+                                    s.op, fact, otherwise),
+                        {}, s.where));
   }
   [[noreturn]] void refuse_other_ops(std::size_t i, std::size_t record) const {
-    refuse(i, fmt::format("the function is made of other ops for {} than for {}", at(0), at(record)));
+    refuse(i, fmt::format("the function is made of other ops for {} than for {}", at(0), at(record)),
+           ", or give examples of other extents if two sizes are equal at these");
   }
 
   template <class Get>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/file.hpp"
@@ -146,6 +147,12 @@ DynamicAxes dynamic_axes(std::span<const Tensor> examples, const SaveOptions& op
   return axes;
 }
 
+constexpr Extent kLeast = 2;  // an extent of 1 broadcasts
+
+/// Far from the others, an algorithm may take more steps; where the first is too far, the second may not be.
+constexpr Extent kFarTimes[] = {3, 2};
+Extent far_extent(Extent extent, Extent times) { return times * extent + (times == 3 ? 5 : 1); }
+
 /// The function at several points.
 class Traces {
  public:
@@ -194,13 +201,12 @@ class Traces {
     }
   }
 
-  // Far from the others, an algorithm may take more steps.
   void add_far_points() {
     if (points_.step() > 0)
       for (std::size_t k = 0; k < axes_.symbols.size(); ++k)
-        for (const Extent times : {3, 2}) {
+        for (const Extent times : kFarTimes) {
           TracePoints::Point far = points_.at()[0];
-          far[k] = times * far[k] + (times == 3 ? 5 : 1);
+          far[k] = far_extent(far[k], times);
           std::optional<Trace> trace = trace_if_taken(far);
           if (!trace) continue;
           points_.add(far);
@@ -277,26 +283,74 @@ std::string model_of(const Function& function, std::span<const Tensor> examples,
   return writer.model();
 }
 
+/// From the extents, or from `least` where they are less, moved by another multiple of `shift` for each symbol.
+TracePoints points_from(std::vector<Extent> base, Extent least, Extent shift, Extent step) {
+  for (std::size_t k = 0; k < base.size(); ++k) base[k] = std::max(base[k], least) + shift * static_cast<Extent>(k + 1);
+  return {base, step};
+}
+
+/// The sizes that the function writes at the examples.
+std::set<Extent> sizes_of(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
+                          const DynamicAxes& axes) {
+  std::set<Extent> sizes;
+  const Trace trace = traced(function, examples, axes.shapes(examples, axes.examples), options);
+  for (const RecordStep& step : trace.record.steps()) {
+    sizes.insert(step.integers.begin(), step.integers.end());
+    if (step.kind == RecordStep::Kind::stored) sizes.insert(step.tensor.shape().begin(), step.tensor.shape().end());
+  }
+  return sizes;
+}
+
+/// Upwards from several bases, the nearest ones at which no extent is one of the sizes.
+std::vector<TracePoints> points_apart_from(const std::set<Extent>& sizes, const std::vector<Extent>& examples) {
+  constexpr std::size_t kTries = 3;
+  constexpr Extent kFarthest = 1000;
+  std::vector<TracePoints> tries;
+  for (Extent shift = 2; shift < kFarthest && tries.size() < kTries; ++shift) {
+    TracePoints points = points_from(examples, kLeast, shift, 1);
+    std::vector<TracePoints::Point> all = points.at();
+    for (const Extent times : kFarTimes) {
+      TracePoints::Point far = points.at()[0];
+      for (Extent& extent : far) extent = far_extent(extent, times);
+      all.push_back(far);
+    }
+    const bool is_apart = std::none_of(all.begin(), all.end(), [&](const TracePoints::Point& point) {
+      return std::any_of(point.begin(), point.end(), [&](Extent extent) { return sizes.contains(extent); });
+    });
+    if (!is_apart) continue;
+    tries.push_back(std::move(points));
+    shift *= 2;  // what is equal by a sum or a product is so at neighbouring bases too
+  }
+  return tries;
+}
+
 // Two sizes of a function may be equal at some extents and not at others, and an extent may have a limit. So several bases are
-// tried, upwards and downwards. Extents of 1 broadcast and are left out.
+// tried, upwards and downwards, and at last some that the function's sizes at the examples do not reach.
 std::string dynamic_model_of(const Function& function, std::span<const Tensor> examples, const SaveOptions& options,
                              const DynamicAxes& axes) {
-  constexpr Extent kLeast = 2, kDown = 3;  // the least extent, and how far down the points go
-  std::vector<TracePoints> tries;
-  const auto add = [&](Extent least, Extent shift, Extent step) {
-    std::vector<Extent> base = axes.examples;
-    for (std::size_t k = 0; k < base.size(); ++k)
-      base[k] = std::max(base[k], least) + shift * static_cast<Extent>(k + 1);
-    tries.emplace_back(base, step);
-  };
-  for (const Extent shift : {0, 1, 5}) add(kLeast, shift, 1);
-  for (const Extent shift : {0, -1}) add(kLeast + kDown - shift * static_cast<Extent>(axes.examples.size()), shift, -1);
+  constexpr Extent kDown = 3;  // how far down the points go
   std::exception_ptr first;
-  for (const TracePoints& points : tries) try {
+  const auto model_at = [&](const TracePoints& points) -> std::optional<std::string> {
+    try {
       return model_of(function, examples, options, axes, points);
     } catch (const Error&) {
       if (!first) first = std::current_exception();
+      return {};
     }
+  };
+  for (const Extent shift : {0, 1, 5})
+    if (auto model = model_at(points_from(axes.examples, kLeast, shift, 1))) return *model;
+  for (const Extent shift : {0, -1}) {
+    const Extent least = kLeast + kDown - shift * static_cast<Extent>(axes.examples.size());
+    if (auto model = model_at(points_from(axes.examples, least, shift, -1))) return *model;
+  }
+  std::vector<TracePoints> tries;
+  try {
+    tries = points_apart_from(sizes_of(function, examples, options, axes), axes.examples);
+  } catch (const Error&) {  // the examples themselves cannot be traced, which `first` tells
+  }
+  for (const TracePoints& points : tries)
+    if (auto model = model_at(points)) return *model;
   std::rethrow_exception(first);
 }
 

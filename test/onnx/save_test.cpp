@@ -479,6 +479,18 @@ TEST_F(OnnxSave, DynamicExtentsOfEveryKindOfNode) {
            {{drawn({4, 6})}, {drawn({2, 4})}, {drawn({11, 31})}});
 }
 
+// An extent of each usual point of a trace is one of these widths, where the graph has a node less.
+TEST_F(OnnxSave, DynamicExtentsThatAreAlsoWidths) {
+  check_at("dynamic_widths",
+           [](Tensors in) {
+             std::vector<Tensor> results{expand(mean(in[0]), {in[0].dim(0)})};
+             for (const Extent width : {4, 8, 32, 64}) results.push_back(exp(expand(mean(in[0]), {width})));
+             results[0] = exp(results[0]);
+             return results;
+           },
+           {drawn({4, 6})}, {.dynamic_axes = {{"x0", {{0, "batch"}}}}}, {{drawn({4, 6})}, {drawn({33, 6})}});
+}
+
 TEST_F(OnnxSave, RefusesExtentsThatCannotChange) {
   const fs::path path = temporary_.path() / "bad.onnx";
   const Tensor x = drawn({4, 6});
