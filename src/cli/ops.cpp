@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 
 #include "cli/commands.hpp"
@@ -151,7 +153,12 @@ int list(bool json) {
   }
   std::string_view family;
   std::size_t aliases = 0;
-  const std::vector<const graph::OpRow*> rows = graph::op_rows();
+  std::vector<const graph::OpRow*> rows = graph::op_rows();
+  std::map<std::string_view, std::size_t> place;  // of a family: rows of one may be in several files
+  for (const graph::OpRow* row : rows) place.emplace(row->family, place.size());
+  std::stable_sort(rows.begin(), rows.end(), [&](const graph::OpRow* a, const graph::OpRow* b) {
+    return place.at(a->family) < place.at(b->family);
+  });
   for (const graph::OpRow* each : rows) {
     const graph::OpRow& row = *each;
     if (row.family != family) fmt::print("{}{}\n", family.empty() ? "" : "\n", row.family);

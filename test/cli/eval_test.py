@@ -171,6 +171,8 @@ class Ops(unittest.TestCase):
         self.assertEqual(done.returncode, OK)
         for name in ("  sin ", "  softmax ", "  argmax ", "  pad ", "  adamw "):
             self.assertIn(name, done.stdout)
+        headings = [line for line in done.stdout.splitlines()[:-1] if line and not line.startswith(" ")]
+        self.assertEqual(len(headings), len(set(headings)))
 
     def test_json_describes_every_op(self):
         ops = json.loads(weft("ops", "list", "--json").stdout)["ops"]

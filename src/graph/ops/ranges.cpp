@@ -9,7 +9,6 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
-#include "graph/ops/runs.hpp"
 #include "weft/ops/making.hpp"
 
 namespace weft {
@@ -92,33 +91,6 @@ Tensor eye(Extent rows, Extent columns, DType type, Device device) {
   return cast(eq(row, column), type);
 }
 
-namespace {
-
-/// Rows, and then columns, of the elements of a triangle: those above or below a diagonal, with it.
-Tensor positions_of_triangle(std::string_view op, bool is_upper, Extent rows, Extent columns, Extent offset,
-                             Device device) {
-  if (rows < 0 || columns < 0) throw ShapeError(fmt::format("{}: {} rows and {} columns", op, rows, columns));
-  const auto within = [&](Extent column) { return std::clamp<Extent>(column, 0, columns); };
-  Extent total = 0;
-  for (Extent i = 0; i < rows; ++i) total += is_upper ? columns - within(i + offset) : within(i + offset + 1);
-  const double shift = static_cast<double>(std::clamp(offset, -rows, columns));
-  const Tensor edge =
-      clamp(arange(rows, DType::i32, device) + (is_upper ? shift : shift + 1), 0, static_cast<double>(columns));
-  const Tensor first = is_upper ? edge : zeros({rows}, DType::i32, device);
-  const Tensor counts = is_upper ? static_cast<double>(columns) - edge : edge;
-  const graph::RunNumbers found = graph::numbers_of_runs(first, counts, total, Where::current());
-  return stack({found.run, found.number}, 0);
-}
-
-}  // namespace
-
-Tensor tril_indices(Extent rows, Extent columns, Extent offset, Device device) {
-  return positions_of_triangle("tril_indices", false, rows, columns, offset, device);
-}
-Tensor triu_indices(Extent rows, Extent columns, Extent offset, Device device) {
-  return positions_of_triangle("triu_indices", true, rows, columns, offset, device);
-}
-
 Tensor full_like(const Tensor& like, double value) {
   if (!like.defined()) throw UsageError("full_like: the tensor has no value");
   return full(like.shape(), value, like.dtype(), like.device());
@@ -169,31 +141,6 @@ OpRow window_row(const char* name, const char* formula, Tensor (*make)(Extent, b
                      {"integers", {}, {{"n", Extent{4}}, {"dtype", DType::i32}}, "makes floats, not i32"}},
           .apply = [make](const Arguments& a) {
             return Tensors{make(a.integer("n"), a.boolean("periodic"), a.dtype("dtype"), default_device())};
-          }};
-}
-
-OpRow triangle_row(std::string name, std::string which, Tensor (*function)(Extent, Extent, Extent, Device)) {
-  const std::string torch = fmt::format("torch.{}(rows, columns, offset)", name);
-  return {.name = name,
-          .family = "making",
-          .attributes = {length_of("rows", "rows"),
-                         length_of("columns", "columns"),
-                         {.name = "offset",
-                          .type = AttributeType::integer,
-                          .default_value = Extent{0},
-                          .doc = "columns by which the edge of the triangle is moved to the right",
-                          .aliases = {"k"}}},
-          .result = "i32",
-          .differentiable = false,
-          .doc = fmt::format("Rows and columns of the elements of the {} triangle, row by row: [2, elements].", which),
-          .torch = torch,
-          .cases = {{"square", {}, {{"rows", Extent{4}}, {"columns", Extent{4}}}},
-                    {"moved", {}, {{"rows", Extent{3}}, {"columns", Extent{6}}, {"offset", Extent{2}}}},
-                    {"moved to the left", {}, {{"rows", Extent{6}}, {"columns", Extent{3}}, {"offset", Extent{-3}}}},
-                    {"nothing", {}, {{"rows", Extent{0}}, {"columns", Extent{3}}}}},
-          .errors = {{"negative", {}, {{"rows", Extent{-1}}, {"columns", Extent{3}}}, "-1 rows and 3 columns"}},
-          .apply = [function](const Arguments& a) {
-            return Tensors{function(a.integer("rows"), a.integer("columns"), a.integer("offset"), default_device())};
           }};
 }
 
@@ -270,8 +217,6 @@ const std::vector<OpRow>& rows_of_ranges() {
            [](const Arguments& a) {
              return Tensors{weft::eye(a.integer("rows"), a.integer("columns"), a.dtype("dtype"))};
            }},
-      triangle_row("tril_indices", "lower", weft::tril_indices),
-      triangle_row("triu_indices", "upper", weft::triu_indices),
       {.name = "full_like",
        .family = "making",
        .inputs = {{"x"}},

@@ -1,50 +1,23 @@
 // Views: validation, then nodes that move no data.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "graph/axes.hpp"
 #include "graph/describe.hpp"
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
-#include "weft/ops/layout.hpp"
+#include "graph/ops/layout_attributes.hpp"
+#include "weft/ops.hpp"
 
 namespace weft {
 
 using graph::describe;
-
-namespace {
-
-const graph::NodeRef& node(const Tensor& x, std::string_view op) {
-  if (!x.defined()) throw UsageError(fmt::format("{}: the tensor has no value", op));
-  return x.node();
-}
-
-}  // namespace
-
-namespace graph {
-
-int normalized_axis(std::string_view op, const Tensor& x, int axis, Where where) {
-  const int rank = x.rank();
-  if (axis < -rank || axis >= rank)
-    throw ShapeError(describe(op, fmt::format("axis {} is outside of [{}, {})", axis, -rank, rank), {{"x", x}}, where));
-  return axis < 0 ? axis + rank : axis;
-}
-
-std::vector<int> normalized_axes(std::string_view op, const Tensor& x, const Axes& axes, Where where) {
-  std::vector<int> result;
-  for (int axis : axes) {
-    const int a = normalized_axis(op, x, axis, where);
-    if (std::find(result.begin(), result.end(), a) != result.end())
-      throw ShapeError(describe(op, fmt::format("axis {} is given twice", axis), {{"x", x}}, where));
-    result.push_back(a);
-  }
-  return result;
-}
-
-}  // namespace graph
+using graph::with_value;
 
 Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
-  node(x, "reshape");
+  with_value("reshape", x);
   Shape target = shape;
   int unknown = -1;
   Extent known = 1;
@@ -73,7 +46,7 @@ Tensor reshape(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor permute(const Tensor& x, const Axes& order, Where where) {
-  node(x, "permute");
+  with_value("permute", x);
   const auto axes = graph::normalized_axes("permute", x, order, where);
   if (static_cast<int>(axes.size()) != x.rank())
     throw ShapeError(
@@ -82,7 +55,7 @@ Tensor permute(const Tensor& x, const Axes& order, Where where) {
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b, Where where) {
-  node(x, "transpose");
+  with_value("transpose", x);
   const int a = graph::normalized_axis("transpose", x, axis_a, where),
             b = graph::normalized_axis("transpose", x, axis_b, where);
   Axes order;
@@ -91,7 +64,7 @@ Tensor transpose(const Tensor& x, int axis_a, int axis_b, Where where) {
 }
 
 Tensor expand(const Tensor& x, const Shape& shape, Where where) {
-  node(x, "expand");
+  with_value("expand", x);
   Shape joined;
   if (!graph::broadcast_shapes(x.shape(), shape, joined) || joined != shape)
     throw ShapeError(
@@ -100,7 +73,7 @@ Tensor expand(const Tensor& x, const Shape& shape, Where where) {
 }
 
 Tensor slice(const Tensor& x, int axis, Extent start, Extent stop, Extent step, Where where) {
-  node(x, "slice");
+  with_value("slice", x);
   const int a = graph::normalized_axis("slice", x, axis, where);
   if (step == 0) throw ShapeError(describe("slice", "step is 0", {{"x", x}}, where));
   const Extent n = x.shape()[a];
@@ -126,7 +99,7 @@ Tensor slice(const Tensor& x, int axis, Extent start, Extent stop, Extent step, 
 }
 
 Tensor narrow(const Tensor& x, int axis, Extent start, Extent length, Where where) {
-  node(x, "narrow");
+  with_value("narrow", x);
   const int a = graph::normalized_axis("narrow", x, axis, where);
   if (start < 0 || length < 0 || start > x.shape()[a] - length)
     throw ShapeError(describe(
@@ -137,7 +110,7 @@ Tensor narrow(const Tensor& x, int axis, Extent start, Extent length, Where wher
 }
 
 Tensor select(const Tensor& x, int axis, Extent index, Where where) {
-  node(x, "select");
+  with_value("select", x);
   const int a = graph::normalized_axis("select", x, axis, where);
   const Extent n = x.shape()[a];
   if (index < -n || index >= n)
@@ -147,7 +120,7 @@ Tensor select(const Tensor& x, int axis, Extent index, Where where) {
 }
 
 Tensor flip(const Tensor& x, const Axes& axes, Where where) {
-  node(x, "flip");
+  with_value("flip", x);
   std::vector<Extent> starts(static_cast<std::size_t>(x.rank()), 0), steps(static_cast<std::size_t>(x.rank()), 1);
   for (int a : graph::normalized_axes("flip", x, axes, where)) {
     if (x.shape()[a] == 0) continue;
@@ -157,24 +130,8 @@ Tensor flip(const Tensor& x, const Axes& axes, Where where) {
   return graph::wrap(graph::slice(x.node(), starts, steps, x.shape()));
 }
 
-Tensor pad(const Tensor& x, const std::vector<std::pair<Extent, Extent>>& padding, Where where) {
-  node(x, "pad");
-  if (x.dtype() == DType::binary)
-    throw DTypeError(describe("pad", "binary holds 1 and -1, and no 0 to pad with; cast it first", {{"x", x}}, where));
-  if (static_cast<int>(padding.size()) != x.rank())
-    throw ShapeError(describe("pad", fmt::format("{} pairs for {} axes", padding.size(), x.rank()), {{"x", x}}, where));
-  std::vector<Extent> ints;
-  for (auto [before, after] : padding) {
-    if (before < 0 || after < 0)
-      throw ShapeError(describe("pad", "negative padding; use slice to remove elements", {{"x", x}}, where));
-    ints.push_back(before);
-    ints.push_back(after);
-  }
-  return graph::wrap(graph::pad(x.node(), ints));
-}
-
 Tensor unsqueeze(const Tensor& x, int axis, Where where) {
-  node(x, "unsqueeze");
+  with_value("unsqueeze", x);
   const int rank = x.rank();
   if (axis < -rank - 1 || axis > rank)
     throw ShapeError(
@@ -185,7 +142,7 @@ Tensor unsqueeze(const Tensor& x, int axis, Where where) {
 }
 
 Tensor squeeze(const Tensor& x, int axis, Where where) {
-  node(x, "squeeze");
+  with_value("squeeze", x);
   const int a = graph::normalized_axis("squeeze", x, axis, where);
   if (x.shape()[a] != 1)
     throw ShapeError(
@@ -196,7 +153,7 @@ Tensor squeeze(const Tensor& x, int axis, Where where) {
 }
 
 Tensor flatten(const Tensor& x, int first, int last, Where where) {
-  if (node(x, "flatten")->shape.rank() == 0) return reshape(x, {1}, where);
+  if (with_value("flatten", x).rank() == 0) return reshape(x, {1}, where);
   const int a = graph::normalized_axis("flatten", x, first, where),
             b = graph::normalized_axis("flatten", x, last, where);
   if (a > b)
@@ -211,86 +168,8 @@ Tensor flatten(const Tensor& x, int first, int last, Where where) {
   return reshape(x, shape, where);
 }
 
-Tensor concat(std::span<const Tensor> parts, int axis, Where where) {
-  if (parts.empty()) throw UsageError("concat: no tensors given");
-  node(parts[0], "concat");
-  const int a = graph::normalized_axis("concat", parts[0], axis, where);
-  std::vector<graph::NodeRef> nodes;
-  for (const Tensor& part : parts) {
-    node(part, "concat");
-    const std::vector<std::pair<std::string, Tensor>> operands = {{"first", parts[0]}, {"part", part}};
-    bool fits = part.rank() == parts[0].rank();
-    for (int i = 0; fits && i < part.rank(); ++i) fits = i == a || part.shape()[i] == parts[0].shape()[i];
-    if (!fits)
-      throw ShapeError(
-          describe("concat", fmt::format("extents differ elsewhere than on axis {}", axis), operands, where));
-    if (part.dtype() != parts[0].dtype())
-      throw DTypeError(describe("concat", "the dtypes differ; cast one", operands, where));
-    if (part.device() != parts[0].device())
-      throw DeviceError(describe("concat", "the devices differ; move one with .to(device)", operands, where));
-    nodes.push_back(part.node());
-  }
-  return graph::wrap(graph::concat(std::move(nodes), a));
-}
-
-Tensor stack(std::span<const Tensor> parts, int axis, Where where) {
-  std::vector<Tensor> raised;
-  for (const Tensor& part : parts) raised.push_back(unsqueeze(part, axis, where));
-  return concat(raised, axis, where);
-}
-
-std::vector<Tensor> split(const Tensor& x, std::span<const Extent> lengths, int axis, Where where) {
-  node(x, "split");
-  const int a = graph::normalized_axis("split", x, axis, where);
-  Extent total = 0;
-  for (Extent length : lengths) total += length;
-  if (total != x.shape()[a])
-    throw ShapeError(describe("split",
-                              fmt::format("lengths add up to {}, axis {} has extent {}", total, axis, x.shape()[a]),
-                              {{"x", x}}, where));
-  std::vector<Tensor> parts;
-  Extent start = 0;
-  for (Extent length : lengths) {
-    parts.push_back(narrow(x, a, start, length, where));
-    start += length;
-  }
-  return parts;
-}
-
-namespace {
-
-Tensor triangle(const Tensor& x, int diagonal, bool lower, std::string_view op, Where where) {
-  node(x, op);
-  if (x.rank() < 2) throw ShapeError(describe(op, "needs two axes", {{"x", x}}, where));
-  const Extent m = x.dim(-2), n = x.dim(-1);
-  const Tensor row(graph::iota({m, n}, 0, DType::i32, x.device())),
-      column(graph::iota({m, n}, 1, DType::i32, x.device()));
-  const Tensor edge = row + static_cast<double>(diagonal);
-  const Tensor inside = lower ? column <= edge : column >= edge;
-  if (x.dtype() == DType::boolean) return elementwise("logical_and", {inside, x}, {}, where);
-  return elementwise("where", {inside, x, scalar_like(0, x)}, {}, where);
-}
-
-}  // namespace
-
-Tensor tril(const Tensor& x, int diagonal, Where where) { return triangle(x, diagonal, true, "tril", where); }
-Tensor triu(const Tensor& x, int diagonal, Where where) { return triangle(x, diagonal, false, "triu", where); }
-
 namespace graph {
 namespace {
-
-using Ints = std::vector<Extent>;
-
-AttributeSpec axis(std::string doc, std::optional<AttributeValue> fallback = {}) {
-  return {.name = "axis",
-          .type = AttributeType::integer,
-          .default_value = std::move(fallback),
-          .doc = std::move(doc),
-          .aliases = {"dim"}};
-}
-AttributeSpec shape(std::string doc) {
-  return {.name = "shape", .type = AttributeType::integers, .doc = std::move(doc), .aliases = {"size"}};
-}
 
 const std::vector<OpRow>& rows_of_view() {
   static const std::vector<OpRow> rows = {
@@ -298,13 +177,14 @@ const std::vector<OpRow>& rows_of_view() {
        .aliases = {"view"},
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {shape("extents; one may be -1")},
+       .attributes = {shape_attribute("extents; one may be -1")},
        .doc = "The same elements, row-major, in another shape.",
        .torch = "x.reshape(shape)",
        .onnx = "Reshape",
-       .cases = {{"to two axes", {{{6, 7, 5}}}, {{"shape", Ints{7, -1}}}}},
-       .errors = {{"elements that do not divide", {{{6, 7}}}, {{"shape", Ints{4, -1}}}, "do not divide into"},
-                  {"sizes beyond 64 bits", {{{0, 3}}}, {{"shape", Ints{0, -1}}}, "do not divide into"}},
+       .cases = {{"to two axes", {{{6, 7, 5}}}, {{"shape", std::vector<Extent>{7, -1}}}}},
+       .errors =
+           {{"elements that do not divide", {{{6, 7}}}, {{"shape", std::vector<Extent>{4, -1}}}, "do not divide into"},
+            {"sizes beyond 64 bits", {{{0, 3}}}, {{"shape", std::vector<Extent>{0, -1}}}, "do not divide into"}},
        .apply = [](const Arguments& a) { return Tensors{reshape(a.input(0), a.shape("shape"))}; }},
       {.name = "permute",
        .family = "view",
@@ -316,9 +196,9 @@ const std::vector<OpRow>& rows_of_view() {
        .doc = "The axes of x in another order.",
        .torch = "x.permute(order)",
        .onnx = "Transpose",
-       .cases = {{"three axes", {{{6, 7, 5}}}, {{"order", Ints{2, 0, 1}}}}},
-       .errors = {{"an axis twice", {{{6, 7}}}, {{"order", Ints{0, 0}}}, "axis 0 is given twice"},
-                  {"too few", {{{6, 7}}}, {{"order", Ints{0}}}, "order has 1 axes"}},
+       .cases = {{"three axes", {{{6, 7, 5}}}, {{"order", std::vector<Extent>{2, 0, 1}}}}},
+       .errors = {{"an axis twice", {{{6, 7}}}, {{"order", std::vector<Extent>{0, 0}}}, "axis 0 is given twice"},
+                  {"too few", {{{6, 7}}}, {{"order", std::vector<Extent>{0}}}, "order has 1 axes"}},
        .apply = [](const Arguments& a) { return Tensors{permute(a.input(0), a.axes("order"))}; }},
       {.name = "transpose",
        .aliases = {"swapaxes"},
@@ -344,17 +224,17 @@ const std::vector<OpRow>& rows_of_view() {
        .aliases = {"broadcast_to"},
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {shape("extents to broadcast to")},
+       .attributes = {shape_attribute("extents to broadcast to")},
        .doc = "x repeated along extents of 1 and new leading axes; the gradient sums over the repeats.",
        .torch = "x.expand(shape)",
        .onnx = "Expand",
-       .cases = {{"a new axis and an extent of 1", {{{6, 1, 5}}}, {{"shape", Ints{3, 6, 7, 5}}}}},
-       .errors = {{"extents that differ", {{{6, 2}}}, {{"shape", Ints{6, 3}}}, "does not broadcast"}},
+       .cases = {{"a new axis and an extent of 1", {{{6, 1, 5}}}, {{"shape", std::vector<Extent>{3, 6, 7, 5}}}}},
+       .errors = {{"extents that differ", {{{6, 2}}}, {{"shape", std::vector<Extent>{6, 3}}}, "does not broadcast"}},
        .apply = [](const Arguments& a) { return Tensors{expand(a.input(0), a.shape("shape"))}; }},
       {.name = "slice",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis to cut"),
+       .attributes = {axis_attribute("axis to cut"),
                       {.name = "start",
                        .type = AttributeType::integer,
                        .default_value = Extent{0},
@@ -385,7 +265,7 @@ const std::vector<OpRow>& rows_of_view() {
       {.name = "narrow",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis to cut"),
+       .attributes = {axis_attribute("axis to cut"),
                       {.name = "start", .type = AttributeType::integer, .doc = "first position"},
                       {.name = "length", .type = AttributeType::integer, .doc = "number of elements"}},
        .doc = "`length` elements from `start` along an axis.",
@@ -402,7 +282,7 @@ const std::vector<OpRow>& rows_of_view() {
       {.name = "select",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis to remove"),
+       .attributes = {axis_attribute("axis to remove"),
                       {.name = "index", .type = AttributeType::integer, .doc = "position; may be negative"}},
        .doc = "Element `index` along an axis, the axis removed.",
        .torch = "x.select(axis, index)",
@@ -418,62 +298,14 @@ const std::vector<OpRow>& rows_of_view() {
                        .aliases = {"axis", "dims", "dim"}}},
        .doc = "x reversed along the axes.",
        .torch = "x.flip(axes)",
-       .cases = {{"two axes", {{{6, 7, 5}}}, {{"axes", Ints{0, 2}}}}},
-       .errors = {{"an axis outside", {{{6}}}, {{"axes", Ints{1}}}, "axis 1 is outside"}},
+       .cases = {{"two axes", {{{6, 7, 5}}}, {{"axes", std::vector<Extent>{0, 2}}}}},
+       .errors = {{"an axis outside", {{{6}}}, {{"axes", std::vector<Extent>{1}}}, "axis 1 is outside"}},
        .apply = [](const Arguments& a) { return Tensors{flip(a.input(0), a.axes("axes"))}; }},
-      {.name = "pad",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "padding",
-                       .type = AttributeType::pairs,
-                       .doc = "[before, after] of every axis",
-                       .aliases = {"pad_width"}},
-                      {.name = "mode",
-                       .type = AttributeType::choice,
-                       .default_value = std::string("constant"),
-                       .doc = "what surrounds x",
-                       .choices = {"constant", "reflect", "replicate", "circular"}},
-                      {.name = "value", .default_value = 0.0, .doc = "the constant", .aliases = {"constant_value"}}},
-       .doc = "x with a border: a constant, x reflected, its outermost elements repeated, or its other end.",
-       .torch = "F.pad(x, [e for pair in reversed(padding) for e in pair], value=value) if mode == 'constant' else "
-                "F.pad(x[None], [e for pair in reversed(padding[1:]) for e in pair], mode)[0]",
-       .numpy = "np.pad(x, padding, mode)",
-       .onnx = "Pad",
-       .cases = {{"some sides", {{{6, 7, 5}}}, {{"padding", Pairs{{1, 0}, {0, 2}, {3, 1}}}}},
-                 {"a value", {{{6, 7}}}, {{"padding", Pairs{{1, 0}, {0, 2}}}, {"value", 1.5}}},
-                 {"reflected",
-                  {{{2, 7, 5}}},
-                  {{"padding", Pairs{{0, 0}, {6, 2}, {3, 1}}}, {"mode", std::string("reflect")}}},
-                 {"replicated",
-                  {{{2, 7, 5}}},
-                  {{"padding", Pairs{{0, 0}, {9, 2}, {3, 0}}}, {"mode", std::string("replicate")}}},
-                 {"circular",
-                  {{{2, 7, 5}}},
-                  {{"padding", Pairs{{0, 0}, {7, 2}, {3, 1}}}, {"mode", std::string("circular")}}}},
-       .errors = {{"a pair too few", {{{6, 7}}}, {{"padding", Pairs{{1, 0}}}}, "1 pairs for 2 axes"},
-                  {"negative", {{{6}}}, {{"padding", Pairs{{-1, 0}}}}, "negative padding"},
-                  {"a long reflection",
-                   {{{6}}},
-                   {{"padding", Pairs{{6, 0}}}, {"mode", std::string("reflect")}},
-                   "6 elements cannot be reflected from axis 0 with extent 6"},
-                  {"a long circle",
-                   {{{6}}},
-                   {{"padding", Pairs{{7, 0}}}, {"mode", std::string("circular")}},
-                   "7 elements are more than axis 0 has, 6"},
-                  {"nothing to repeat",
-                   {{{0}}},
-                   {{"padding", Pairs{{1, 0}}}, {"mode", std::string("replicate")}},
-                   "axis 0 is empty"}},
-       .apply =
-           [](const Arguments& a) {
-             return Tensors{
-                 pad(a.input(0), a.pairs("padding"), static_cast<PadMode>(a.choice("mode")), a.number("value"))};
-           }},
       {.name = "unsqueeze",
        .aliases = {"expand_dims"},
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("place of the new axis")},
+       .attributes = {axis_attribute("place of the new axis")},
        .doc = "A new axis of extent 1.",
        .torch = "x.unsqueeze(axis)",
        .onnx = "Unsqueeze",
@@ -483,7 +315,7 @@ const std::vector<OpRow>& rows_of_view() {
       {.name = "squeeze",
        .family = "view",
        .inputs = {{"x"}},
-       .attributes = {axis("axis of extent 1 to remove")},
+       .attributes = {axis_attribute("axis of extent 1 to remove")},
        .doc = "An axis of extent 1 removed.",
        .torch = "x.squeeze(axis)",
        .onnx = "Squeeze",
@@ -510,73 +342,7 @@ const std::vector<OpRow>& rows_of_view() {
        .errors =
            {{"in the wrong order", {{{6, 7}}}, {{"first", Extent{1}}, {"last", Extent{0}}}, "is after last axis"}},
        .apply = [](const Arguments& a) { return Tensors{flatten(a.input(0), a.small("first"), a.small("last"))}; }},
-      {.name = "tril",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "diagonal",
-                       .type = AttributeType::integer,
-                       .default_value = Extent{0},
-                       .doc = "shifts the edge to the right",
-                       .aliases = {"k"}}},
-       .doc = "The lower triangle of the last two axes, zeros elsewhere.",
-       .torch = "x.tril(diagonal)",
-       .cases = {{"below the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{-1}}}},
-                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
-       .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
-       .apply = [](const Arguments& a) { return Tensors{tril(a.input(0), a.small("diagonal"))}; }},
-      {.name = "triu",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "diagonal",
-                       .type = AttributeType::integer,
-                       .default_value = Extent{0},
-                       .doc = "shifts the edge to the right",
-                       .aliases = {"k"}}},
-       .doc = "The upper triangle of the last two axes, zeros elsewhere.",
-       .torch = "x.triu(diagonal)",
-       .cases = {{"above the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{1}}}},
-                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
-       .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
-       .apply = [](const Arguments& a) { return Tensors{triu(a.input(0), a.small("diagonal"))}; }},
-      {.name = "concat",
-       .aliases = {"concatenate", "cat"},
-       .family = "view",
-       .inputs = {{.name = "parts", .repeated = true}},
-       .attributes = {axis("axis to join along", Extent{0})},
-       .result = "that of the parts",
-       .doc = "Tensors one after another along an axis.",
-       .torch = "torch.cat(parts, axis)",
-       .onnx = "Concat",
-       .cases = {{"three parts", {{{6, 7, 5}}, {{6, 2, 5}}, {{6, 1, 5}}}, {{"axis", Extent{1}}}}},
-       .errors = {{"other extents differ", {{{6, 7}}, {{5, 7}}}, {{"axis", Extent{1}}}, "extents differ elsewhere"},
-                  {"dtypes differ", {{{6}}, {{6}, 0, 5, DType::i32}}, {}, "the dtypes differ"}},
-       .apply = [](const Arguments& a) { return Tensors{concat(a.inputs(), a.small("axis"))}; }},
-      {.name = "stack",
-       .family = "view",
-       .inputs = {{.name = "parts", .repeated = true}},
-       .attributes = {axis("place of the new axis", Extent{0})},
-       .result = "that of the parts",
-       .doc = "Tensors of one shape side by side along a new axis.",
-       .torch = "torch.stack(parts, axis)",
-       .cases = {{"at the end", {{{6, 7}}, {{6, 7}}}, {{"axis", Extent{-1}}}}},
-       .errors = {{"shapes that differ", {{{6}}, {{7}}}, {}, "extents differ elsewhere"}},
-       .apply = [](const Arguments& a) { return Tensors{stack(a.inputs(), a.small("axis"))}; }},
-      {.name = "split",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "lengths",
-                       .type = AttributeType::integers,
-                       .doc = "of the parts; they add up to the extent"},
-                      axis("axis to cut", Extent{0})},
-       .several_outputs = true,
-       .doc = "x cut into parts along an axis, an output each.",
-       .onnx = "Split",
-       .cases = {{"two parts", {{{6, 7}}}, {{"lengths", Ints{2, 5}}, {"axis", Extent{1}}}}},
-       .errors = {{"lengths that do not add up", {{{6}}}, {{"lengths", Ints{2, 5}}}, "lengths add up to 7"}},
-       .apply = [](const Arguments& a) {
-         const std::vector<Extent> lengths = a.integers("lengths");
-         return weft::split(a.input(0), lengths, a.small("axis"));
-       }}};
+  };
   return rows;
 }
 
