@@ -13,6 +13,7 @@
 #include "graph/polynomials.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
+#include "reference/routines.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops/grouped.hpp"
