@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,14 @@ class RenderTest : public testing::Test {
     GTEST_SKIP() << reason;
   }
 };
+
+/// The cases that a test runs. lavapipe takes seconds to compile a shader, so only the first `few` run there, unless
+/// WEFT_TEST_ALL_SHADERS is set; other adapters run all.
+template <class Case, std::size_t count>
+std::span<const Case> cases_to_run(const Case (&cases)[count], std::size_t few) {
+  static const bool compiles_slowly = list_adapters().at(0).name.find("llvmpipe") != std::string::npos;
+  return std::span(cases).first(compiles_slowly && !std::getenv("WEFT_TEST_ALL_SHADERS") ? few : count);
+}
 
 /// A buffer of a test plan: its elements before the run, and their type.
 struct TestBuffer {

@@ -123,13 +123,11 @@ TEST_F(WgslScatterTest, TheLastUpdateOfAPlaceStays) {
     Shape result, updates;
     Extent axis;
   };
-  for (const Case& c : {Case{{3, 4001}, {3, 5000}, 1},
-                        {{2, 9001}, {2, 2048}, 1},
-                        {{2, 300, 13}, {2, 700, 13}, 1},
-                        {{500, 6}, {500, 11}, 1},
-                        {{2, 40, 64}, {2, 30, 64}, 1},
-                        {{4096, 256}, {300, 256}, 0},
-                        {{2, 4097, 130}, {2, 50, 130}, 1}})
+  const Case cases[] = {{{3, 4001}, {3, 5000}, 1},        {{2, 9001}, {2, 2048}, 1},
+                        {{2, 300, 13}, {2, 700, 13}, 1},  {{500, 6}, {500, 11}, 1},
+                        {{2, 40, 64}, {2, 30, 64}, 1},    {{4096, 256}, {300, 256}, 0},
+                        {{2, 4097, 130}, {2, 50, 130}, 1}};
+  for (const Case& c : cases_to_run(cases, 1))
     for (const bool puts : {false, true}) {
       SCOPED_TRACE(fmt::format("[{}] to [{}]{}", c.updates.to_string(), c.result.to_string(), puts ? ", put" : ""));
       const Extent places = c.result.numel(), count = c.updates.numel(), extent = c.result[static_cast<int>(c.axis)];

@@ -158,8 +158,9 @@ TEST_F(WgslSharedReductionTest, ColumnsThatThreadsKeepAreReadOnce) {
     Dependent rows;
     int threads;
   };
-  for (const Case& c :
-       {Case{{400, 500, true}, 256}, {{96, 1000, true}, 512}, {{44, 2048, true}, 1024}, {{37, 300, true}, 1024}}) {
+  const Case cases[] = {
+      {{400, 500, true}, 256}, {{96, 1000, true}, 512}, {{44, 2048, true}, 1024}, {{37, 300, true}, 1024}};
+  for (const Case& c : cases_to_run(cases, 1)) {
     SCOPED_TRACE(fmt::format("{} columns of {}", c.rows.rows, c.rows.extent));
     LoopBuilder b(c.rows.rows, c.rows.extent);
     const int x = b.load(Level::inner, awkward_rows(random, c.rows, false), c.rows.view());

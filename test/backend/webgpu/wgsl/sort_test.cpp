@@ -38,8 +38,11 @@ TEST_F(WgslSortTest, LinesInWorkgroupMemoryKeepTheOrderOfEqualOnes) {
     bool descending;
     Extent first, count;
   };
-  for (const Case& c : {Case{DType::f32, 1025, false, 0, 1025}, Case{DType::u32, 2048, true, 0, 2048},
-                        Case{DType::i32, 3001, false, 7, 500}, Case{DType::f32, 4096, true, 4000, 96}})
+  const Case cases[] = {{DType::f32, 1025, false, 0, 1025},
+                        {DType::u32, 2048, true, 0, 2048},
+                        {DType::i32, 3001, false, 7, 500},
+                        {DType::f32, 4096, true, 4000, 96}};
+  for (const Case& c : cases_to_run(cases, 1))
     for (const bool subgroups : {false, true}) {
       if (c.n > 2048 && !subgroups) continue;  // drivers of software adapters take seconds for a shader
       SCOPED_TRACE(fmt::format("{} {}{}", name_of(c.type), c.n, subgroups ? ", subgroups" : ""));
@@ -71,13 +74,9 @@ TEST_F(WgslSortTest, LinesInWorkgroupMemoryKeepTheOrderOfEqualOnes) {
 TEST_F(WgslSortTest, RowsAddUpTheirUpdatesInOrder) {
   std::mt19937 random(42);
   // Few updates of a place and many, down to one place for all, in blocks that end within a row and at its end.
-  for (const auto& [taken, extent] : {std::pair<Extent, Extent>{256, 255},
-                                      {2000, 300},
-                                      {1025, 100000},
-                                      {2048, 1},
-                                      {1000, 2},
-                                      {3001, 40},
-                                      {4096, 1}}) {
+  const std::pair<Extent, Extent> cases[] = {{256, 255}, {2000, 300}, {1025, 100000}, {2048, 1},
+                                             {1000, 2},  {3001, 40},  {4096, 1}};
+  for (const auto& [taken, extent] : cases_to_run(cases, 1)) {
     SCOPED_TRACE(fmt::format("{} to {} places", taken, extent));
     const Extent lines = 3;
     const Shape from{lines, taken}, to{lines, extent};
@@ -108,11 +107,9 @@ TEST_F(WgslSortTest, RowsAddUpTheirUpdatesInOrder) {
 // updates. Updates of the last place end with the line. And columns that are turned to rows.
 TEST_F(WgslSortTest, LongLinesAddUpTheirUpdatesInOrder) {
   std::mt19937 random(44);
-  for (const auto& [shape, extent] : {std::pair<Shape, Extent>{{2, 9000}, 5000},
-                                      {{2, 8300}, 3},
-                                      {{1, 600}, 600000},
-                                      {{2, 700, 3}, 20},
-                                      {{2, 300, 40}, 33}}) {
+  const std::pair<Shape, Extent> cases[] = {
+      {{2, 9000}, 5000}, {{2, 8300}, 3}, {{1, 600}, 600000}, {{2, 700, 3}, 20}, {{2, 300, 40}, 33}};
+  for (const auto& [shape, extent] : cases_to_run(cases, 1)) {
     SCOPED_TRACE(fmt::format("[{}] to {} places", shape.to_string(), extent));
     const Extent inner = shape.rank() == 3 ? shape[2] : 1, count = shape.numel();
     const Shape to = inner == 1 ? Shape{shape[0], extent} : Shape{shape[0], extent, inner};
