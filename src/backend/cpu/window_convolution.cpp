@@ -15,32 +15,40 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-constexpr int64_t kStripBytes = 192 * 1024;  // of A that all tiles of a task use before the next
-constexpr int64_t kDepthOfTask = 256;        // of A that a task packs
-constexpr int32_t kRunOfChannels = 256;      // at most, so that a strip can be cut between runs
+constexpr int64_t kStripBytes = 192 * 1024;        // of A that all tiles of a task use before the next
+constexpr int64_t kDepthOfTask = 256;              // of A that a task packs
+constexpr int64_t kImagesBytes = 4 * 1024 * 1024;  // that all tasks read from a shared cache
+constexpr int32_t kRunOfChannels = 256;            // at most, so that a strip can be cut between runs
 
 }  // namespace
 
 /// A in strips, each in the order of its runs.
 void WindowProduct::pack_weights(float* to) const {
-  int64_t before = 1, after = 1;
-  for (std::size_t d = 0; d < elements_.size(); ++d)
-    if (d != inner_) (d < inner_ ? before : after) *= elements_[d].extent;
-  const int64_t inner = elements_[inner_].extent, first = elements_[0].extent, each = args_.k / first;
-  const int64_t chunk = ceil_divide(kDepthOfTask, each), chunks = ceil_divide(first, chunk);
-  const WindowWeights weights(args_, kernels_, each);
+  const int64_t first = elements_[0].extent, chunk = channels_of_chunk(), chunks = ceil_divide(first, chunk);
+  const WindowWeights weights(args_, kernels_, args_.k / first);
   parallel_for(strips() * chunks, [&](int64_t task) {
-    const int64_t strip = task / chunks, begin = task % chunks * chunk, count = std::min(chunk, first - begin);
-    float* const strip_to = to + strip * args_.k * width();
-    if (after == 1) return weights.pack(strip, begin, count, strip_to + begin * each * width());
-    float* const taps = window_scratch.sums.as<float>(count * each * width());
-    weights.pack(strip, begin, count, taps);
-    for (int64_t i = 0; i < count * each; ++i) {
-      const int64_t k = begin * each + i, outer = k / (after * inner);
-      const int64_t place = (outer * after + k % after) * inner + k / after % inner;
-      std::memcpy(strip_to + place * width(), taps + i * width(), static_cast<std::size_t>(width()) * sizeof(float));
-    }
+    const int64_t strip = task / chunks, begin = task % chunks * chunk;
+    pack_chunk(weights, strip, {begin, std::min(first, begin + chunk)}, to + strip * args_.k * width());
   });
+}
+
+/// As many as a task packs.
+int64_t WindowProduct::channels_of_chunk() const { return ceil_divide(kDepthOfTask, args_.k / elements_[0].extent); }
+
+/// Some channels of a strip, which begins at `to`.
+void WindowProduct::pack_chunk(const WindowWeights& weights, int64_t strip, Range channels, float* to) const {
+  int64_t after = 1;
+  for (std::size_t d = inner_ + 1; d < elements_.size(); ++d) after *= elements_[d].extent;
+  const int64_t inner = elements_[inner_].extent, each = args_.k / elements_[0].extent;
+  const int64_t begin = channels.begin * each, count = channels.end - channels.begin;
+  if (after == 1) return weights.pack(strip, channels.begin, count, to + begin * width());
+  float* const taps = window_scratch.taps.as<float>(count * each * width());
+  weights.pack(strip, channels.begin, count, taps);
+  for (int64_t i = 0; i < count * each; ++i) {
+    const int64_t k = begin + i, outer = k / (after * inner);
+    const int64_t place = (outer * after + k % after) * inner + k / after % inner;
+    std::memcpy(to + place * width(), taps + i * width(), static_cast<std::size_t>(width()) * sizeof(float));
+  }
 }
 
 /// The runs over the elements of a window whose coordinate along y is in `part`.
@@ -109,9 +117,6 @@ WindowProduct::Convolution WindowProduct::plan() const {
 
 void WindowProduct::run_convolution() const {
   Convolution shared = plan();
-  float* const packed = window_scratch.a.as<float>(strips() * args_.k * width());
-  pack_weights(packed);
-  shared.packed = packed;
   const int64_t blocks = args_.batch * outer_ * bands_;
   const int64_t bytes = copy_size_ * static_cast<int64_t>(sizeof(float));
   const int64_t each = std::clamp<int64_t>(
@@ -119,6 +124,17 @@ void WindowProduct::run_convolution() const {
       blocks);
   int64_t groups = ceil_divide(blocks, each);
   if (groups > 1 && groups % 2 != 0) groups = std::min(groups + 1, blocks);  // for a common number of cores
+  // Many weights for small images: a task has all blocks, and packs its own strips, which then stay in its cache.
+  const int64_t packed_bytes = strips() * args_.k * width() * static_cast<int64_t>(sizeof(float));
+  const bool packs_alone =
+      strips() >= kWindowTasks && copy_size_ > 0 && blocks * bytes <= std::min(packed_bytes, kImagesBytes);
+  if (packs_alone) {
+    groups = 1;
+  } else {
+    float* const packed = window_scratch.a.as<float>(strips() * args_.k * width());
+    pack_weights(packed);
+    shared.packed = packed;
+  }
   const int64_t strip_groups = std::clamp<int64_t>(ceil_divide(kWindowTasks, groups), 1, strips());
   if (strip_groups > 1 && copy_size_ > 0) {
     float* const copies = window_scratch.copies.as<float>(blocks * copy_size_);
@@ -130,6 +146,17 @@ void WindowProduct::run_convolution() const {
     convolve({blocks * group / groups, blocks * (group + 1) / groups},
              {strips() * strip_group / strip_groups, strips() * (strip_group + 1) / strip_groups}, shared);
   });
+}
+
+/// A strip of A: of those that all tasks share, or packed for this task.
+const float* WindowProduct::packed_strip(int64_t strip, const Convolution& shared) const {
+  if (shared.packed != nullptr) return shared.packed + strip * args_.k * width();
+  float* const own = window_scratch.a.as<float>(args_.k * width());
+  const int64_t first = elements_[0].extent, chunk = channels_of_chunk();
+  const WindowWeights weights(args_, kernels_, args_.k / first);
+  for (int64_t begin = 0; begin < first; begin += chunk)
+    pack_chunk(weights, strip, {begin, std::min(first, begin + chunk)}, own);
+  return own;
 }
 
 void WindowProduct::convolve(Range blocks, Range strips, const Convolution& shared) const {
@@ -150,7 +177,7 @@ void WindowProduct::convolve(Range blocks, Range strips, const Convolution& shar
   float* const sums = window_scratch.sums.as<float>(tiles * tile_size + kGemmRowsMax * width());
   for (int64_t strip = strips.begin; strip < strips.end; ++strip) {
     const int64_t out = strip * width(), outs = std::min(width(), args_.m - out);
-    const float* const b = shared.packed + strip * args_.k * width();
+    const float* const b = packed_strip(strip, shared);
     for (int64_t part = 0; part < parts_of_strip; ++part) {
       const bool is_last = part + 1 == parts_of_strip;
       float* tile = sums;

@@ -24,7 +24,7 @@ std::vector<std::int64_t> coordinates(const Dims& dims, std::int64_t i) {
 }
 
 struct WindowScratch {
-  ScratchBlock a, copies, sums;
+  ScratchBlock a, copies, sums, taps;
 };
 inline thread_local WindowScratch window_scratch;
 

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/gemm.hpp"
 #include "backend/cpu/gemm_kernels.hpp"
+#include "backend/cpu/window_weights.hpp"
 #include "backend/cpu/winograd.hpp"
 
 namespace weft::cpu {
@@ -84,12 +85,15 @@ class WindowProduct {
     std::vector<std::vector<Panel>> panels;  // of each band
     std::vector<Range> parts;                // of the elements that lie inside the image,
     std::vector<std::vector<GemmRun>> runs;  // and the runs of each
-    const float* packed = nullptr;           // A
+    const float* packed = nullptr;           // A, unless each task packs its strips
     const float* copies = nullptr;           // of all blocks, if each is read by several tasks
   };
   std::vector<GemmRun> runs_within(Range part) const;
   Convolution plan() const;
+  std::int64_t channels_of_chunk() const;
+  void pack_chunk(const WindowWeights& weights, std::int64_t strip, Range channels, float* to) const;
   void pack_weights(float* to) const;
+  const float* packed_strip(std::int64_t strip, const Convolution& shared) const;
   void run_convolution() const;
   void convolve(Range blocks, Range strips, const Convolution& shared) const;
   void run_gradient() const;

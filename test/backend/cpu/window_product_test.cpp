@@ -50,6 +50,8 @@ const Case kCases[] = {
     {"one axis", 5, 24, 32, {{70, 5, 1, 2, 2}}},
     {"three axes", 2, 6, 32, {{5, 3, 1, 1, 1}, {7, 3, 2, 1, 1}, {9, 3, 1, 1, 1}}},
     {"more than a block holds", 1, 64, 32, {{40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}}},
+    {"many weights", 3, 16, 500, {{9, 3, 2, 1, 1}, {11, 3, 2, 1, 1}}},
+    {"many weights, side", 3, 48, 500, {{9, 1, 2}, {8, 1, 2}}},
     {"no whole number of strips", 1, 130, 40, {{9, 3, 1, 1, 1}, {9, 3, 1, 1, 1}}},
 };
 
@@ -199,7 +201,7 @@ TEST_F(WindowProductTest, NumbersThatAreNotFiniteStayInTheirWindows) {
 }
 
 TEST_F(WindowProductTest, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const std::size_t which : {0, 2, 1})
+  for (const std::size_t which : {0, 2, 1, 18})
     for (const bool is_gradient : {false, true}) {
       Product product(kCases[which], is_gradient);
       set_thread_count(1);
