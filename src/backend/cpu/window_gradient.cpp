@@ -81,10 +81,12 @@ void WindowProduct::run_gradient() const {
   const int64_t copy_size = copy_size_, strip_size = depth * width();
   const int64_t bytes = (copy_size + strips() * strip_size) * static_cast<int64_t>(sizeof(float));
   const int64_t together = std::clamp<int64_t>(kRoundBytes / bytes, 1, blocks);
-  const int64_t tile_size = kernels_.rows * width();
+  // Sums of a panel are [row, tap, result]. If taps are neighbours in n, so are the rows of this matrix.
+  const int64_t tile_stride = tap_count * width(), panel_size = kernels_.rows * tile_stride;
   float* const packed = window_scratch.a.as<float>(together * strips() * strip_size);
   float* const copies = window_scratch.copies.as<float>(together * copy_size);
-  float* const sums = window_scratch.sums.as<float>(strips() * panels * tap_count * tile_size);
+  // A vector's lanes of rows are read when sums are transposed.
+  float* const sums = window_scratch.sums.as<float>(strips() * panels * panel_size + kernels_.lanes * width());
   std::vector<GemmRun> runs;  // a row of positions each
   for (int64_t row = 0; row < band_rows_; ++row)
     runs.push_back({static_cast<int32_t>(row * y().staged), static_cast<int32_t>(row * x().extent * width()),
@@ -95,7 +97,7 @@ void WindowProduct::run_gradient() const {
     return Range{along.extent * panel / panels, along.extent * (panel + 1) / panels};
   };
   const auto sums_of = [&](int64_t strip, int64_t panel, int64_t tap) {
-    return sums + ((strip * panels + panel) * tap_count + tap) * tile_size;
+    return sums + (strip * panels + panel) * panel_size + tap * width();
   };
 
   const int64_t near_rows = std::max<int64_t>(1, kNearPositions / x().extent);
@@ -127,8 +129,8 @@ void WindowProduct::run_gradient() const {
             const int64_t begin = std::clamp<int64_t>(tap.rows.begin - at.y, row, row_end);
             const int64_t end = std::clamp<int64_t>(tap.rows.end - at.y, begin, row_end);
             kernels_.by_runs[part.end - part.begin - 1](end - begin, runs.data() + begin, start + tap.staged,
-                                                        places.data(), x().staged, b, sums_of(strip, panel, t), width(),
-                                                        first + i + row > 0);
+                                                        places.data(), x().staged, b, sums_of(strip, panel, t),
+                                                        tile_stride, first + i + row > 0);
           }
         }
       }
@@ -139,15 +141,22 @@ void WindowProduct::run_gradient() const {
     const int64_t strip = task / panels, panel = task % panels, lanes = kernels_.lanes;
     const Range part = panel_of(panel);
     const int64_t out = strip * width(), outs = std::min(width(), args_.m - out), turned_size = width() * lanes;
+    float* const c = args_.c.data + args_.c.batch[0] + out * args_.c.row + part.begin * along_stride;
+    if (along_stride == tap_count) {
+      const int64_t rows = (part.end - part.begin) * tap_count;
+      for (int64_t row = 0; row < rows; row += lanes)
+        kernels_.store_transposed(static_cast<int>(std::min(lanes, rows - row)), static_cast<int>(outs),
+                                  sums_of(strip, panel, 0) + row * width(), width(), c + row, args_.c.row);
+      return;
+    }
     float* const turned = window_scratch.copies.as<float>(tap_count * turned_size);
     for (int64_t t = 0; t < tap_count; ++t)
-      kernels_.pack_transposed(outs, static_cast<int>(part.end - part.begin), sums_of(strip, panel, t), width(),
+      kernels_.pack_transposed(outs, static_cast<int>(part.end - part.begin), sums_of(strip, panel, t), tile_stride,
                                turned + t * turned_size, static_cast<int>(lanes));
     for (int64_t j = 0; j < outs; ++j)
       for (int64_t t = 0; t < tap_count; ++t) {
         const float* from = turned + t * turned_size + j * lanes;
-        float* to = args_.c.data + args_.c.batch[0] + (out + j) * args_.c.row + taps[static_cast<std::size_t>(t)].n +
-                    part.begin * along_stride;
+        float* to = c + j * args_.c.row + taps[static_cast<std::size_t>(t)].n;
         for (int64_t r = 0; r < part.end - part.begin; ++r) to[r * along_stride] = from[r];
       }
   });
