@@ -37,18 +37,20 @@ ScanSpace scan_space(const Shape& shape, const graph::ScanAttributes& a) {
 
 constexpr Extent kRun = RunWriter<float>::kRun;
 constexpr Extent kTaskElements = 1 << 15;
-constexpr Extent kChunk = 1 << 15;  // elements of a long line that a task adds up, and then scans from its cache
-constexpr Extent kPiece = 512;      // elements of it, between requests for the next chunk
+constexpr Extent kLongLinesMax = 16;  // whose chunks are shared: more lines keep all threads busy as they are
+constexpr Extent kChunk = 1 << 15;    // elements of a long line that a task adds up, and then scans from its cache
+constexpr Extent kPiece = 512;        // elements of it, between requests for the next chunk
 constexpr std::chrono::microseconds kSpin{50};  // for the chunk before, until another program may run
 constexpr Extent kNeighboursMax = 512;          // neighbouring lines of a task: they share cache lines
 constexpr Extent kNeighbours = 64;              // at least
-constexpr Extent kNeighbourTasks = 16;
-constexpr Extent kTogether = 32;  // elements of a line that are compared with its extreme at once
+constexpr Extent kTasksOfThread = 4;            // few, since long pieces of rows are read faster
+constexpr Extent kTogether = 32;                // elements of a line that are compared with its extreme at once
 
 /// Calls work(outer, first, count) for neighbouring lines [first, first + count) of each outer index, on all threads.
 template <class Work>
 void for_neighbours(const ScanSpace& space, Work work) {
-  const Extent each = (space.outer * space.inner / kNeighbourTasks + kNeighbours - 1) / kNeighbours * kNeighbours;
+  const Extent tasks = kTasksOfThread * static_cast<Extent>(thread_count());
+  const Extent each = (space.outer * space.inner / tasks + kNeighbours - 1) / kNeighbours * kNeighbours;
   const Extent width = std::clamp(each, kNeighbours, kNeighboursMax);
   const Extent blocks = (space.inner + width - 1) / width;
   parallel_for(space.outer * blocks, [&](Extent task) {
@@ -92,7 +94,7 @@ class RunningScan {
 
   void run() const {
     if (space_.inner > 1) return neighbours();
-    if (!parts_.overflows && space_.outer < kNeighbourTasks && space_.n >= 2 * kChunk) {
+    if (!parts_.overflows && space_.outer < kLongLinesMax && space_.n >= 2 * kChunk) {
       for (Extent outer = 0; outer < space_.outer; ++outer) long_line(outer * space_.n);
       return;
     }
