@@ -52,8 +52,8 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const 
         text += fmt::format("  let g{} = {};\n", g, value);
       } else {
         const std::string value = inside(bindings.load_vec4f(o.handle, group, helpers_), 4 * g, "vec4f()");
-        text += fmt::format(
-            "  let f{0} = {1};\n  let g{0} = vec2<u32>(pack2x16float(f{0}.xy), pack2x16float(f{0}.zw));\n", g, value);
+        text += fmt::format("  let f{0} = {1};\n  let g{0} = vec2<u32>({2}(f{0}.x, f{0}.y), {2}(f{0}.z, f{0}.w));\n", g,
+                            value, helpers_.use("halves_from_f32"));
       }
     }
     halves = "vec4<u32>(g0, g1)";
@@ -66,8 +66,8 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const 
       text += fmt::format("  let e{} = {};\n", e, value);
     }
     for (int e = 0; e < 8; e += 2)
-      halves += fmt::format(fmt::runtime(are_words ? "{}e{} | (e{} << 16u)" : "{}pack2x16float(vec2f(e{}, e{}))"),
-                            e ? ", " : "", e, e + 1);
+      halves += (e ? ", " : "") + (are_words ? fmt::format("e{} | (e{} << 16u)", e, e + 1)
+                                             : fmt::format("{}(e{}, e{})", helpers_.use("halves_from_f32"), e, e + 1));
     halves = fmt::format("vec4<u32>({})", halves);
   }
   text += o.along_k ? fmt::format("  return {};\n}}\n", halves)
@@ -76,14 +76,14 @@ ShaderPieces::Function MatrixWriter::load_function(const StagedMatrix& o, const 
 }
 
 // Eight numbers of bf16 as scaled halves, which keep their places: even and odd ones by four scales each.
-ShaderPieces::Function MatrixWriter::halves_function() const {
+ShaderPieces::Function MatrixWriter::halves_function() {
+  const std::string_view pair = helpers_.use("halves_from_f32");
   std::string text =
       "(eight: vec4<u32>, even: vec4f, odd: vec4f) -> vec4<u32> {\n"
       "  let x = bitcast<vec4f>(eight << vec4<u32>(16u)) * even;\n"
       "  let y = bitcast<vec4f>(eight & vec4<u32>(0xffff0000u)) * odd;\n"
       "  return vec4<u32>(";
-  for (const char e : {'x', 'y', 'z', 'w'})
-    text += fmt::format("{}pack2x16float(vec2f(x.{}, y.{}))", e == 'x' ? "" : ", ", e, e);
+  for (const char e : {'x', 'y', 'z', 'w'}) text += fmt::format("{}{}(x.{}, y.{})", e == 'x' ? "" : ", ", pair, e, e);
   return {"halves_of", text + ");\n}\n"};
 }
 

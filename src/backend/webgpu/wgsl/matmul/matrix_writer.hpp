@@ -64,7 +64,7 @@ class MatrixWriter : ProductWriter {
   StagedMatrix stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view, Extent extent, int tile,
                      Bindings& bindings) const;
   ShaderPieces::Function load_function(const StagedMatrix& o, const Bindings& bindings);
-  ShaderPieces::Function halves_function() const;
+  ShaderPieces::Function halves_function();
   std::string scales(const StagedMatrix& o, int slice, int i) const;
   int loads(const StagedMatrix& o) const { return divide_up(o.slice_lines() * o.vectors, tile_.threads()); }
   int lines_apart(const StagedMatrix& o) const { return tile_.threads() / o.vectors; }

@@ -47,9 +47,8 @@ void render_row_halves(const std::string& name, const kernel::Operand& a, Extent
   line(fmt::format("if (thread == 0u) {{ {} }}",
                    bindings.store(largest_at, fmt::format("group + {}u", bindings.base(largest_at)), "largest")));
   line(fmt::format("let scale = bitcast<f32>((127 + {}) << 23u);", scale_exponent("largest")));
-  each_four(fmt::format(
-      "{}[group * {}u + e + {}u] = vec2<u32>(pack2x16float(four.xy * scale), pack2x16float(four.zw * scale));",
-      bindings.array_of(to), k / 4, bindings.base(to) / 4));
+  each_four(fmt::format("let x = four * scale; {0}[group * {1}u + e + {2}u] = vec2<u32>({3}(x.x, x.y), {3}(x.z, x.w));",
+                        bindings.array_of(to), k / 4, bindings.base(to) / 4, helpers.use("halves_from_f32")));
   ShaderPieces shader{.threads = kThreads, .helpers = std::move(helpers), .body = std::move(body)};
   shader.share("sizes", "u32", kThreads);
   rendered.dispatches.push_back(

@@ -111,7 +111,8 @@ class HalvesWriter {
 
   // Scales eight neighbours of row `k`, `i` to `i + 7` of the extent, and stores their halves. The high one is rounded by
   // bits: a compiler may take f32(f16(x)) for x.
-  ShaderPieces::Function store_function() const {
+  ShaderPieces::Function store_function() {
+    const std::string_view pair = helpers_.use("halves_from_f32");
     std::string text = "(b: u32, k: u32, i: u32, low4: vec4f, high4: vec4f) {\n  var x = array<f32, 8>(";
     for (int e = 0; e < 8; ++e) {
       const std::string at =
@@ -126,11 +127,9 @@ class HalvesWriter {
       const std::string at =
           fmt::format("((b * {}u + k + {}u) * {}u + i / 4u)", s_.halves * s_.padded_k, part * s_.padded_k, line_of);
       for (int g = 0; g < 2; ++g)
-        text += fmt::format(
-            "  {0}[{1} + {2}u] = vec2<u32>(pack2x16float(vec2f({3}[{4}], {3}[{5}])), pack2x16float(vec2f({3}[{6}], "
-            "{3}[{7}])));\n",
-            bindings_.array_of(out_), at, static_cast<Extent>(g) + bindings_.base(out_) / 4, name, 4 * g, 4 * g + 1,
-            4 * g + 2, 4 * g + 3);
+        text += fmt::format("  {0}[{1} + {2}u] = vec2<u32>({8}({3}[{4}], {3}[{5}]), {8}({3}[{6}], {3}[{7}]));\n",
+                            bindings_.array_of(out_), at, static_cast<Extent>(g) + bindings_.base(out_) / 4, name,
+                            4 * g, 4 * g + 1, 4 * g + 2, 4 * g + 3, pair);
     };
     if (s_.halves == 1) {
       store(0, "x");
