@@ -123,6 +123,22 @@ TEST(NatsCallerProcess, DISABLED_Calls) {
     if (each.starts_with("--url=")) NatsClient({.nats = {.url = each.substr(6)}, .token = kToken}).call("test.wait", 1);
 }
 
+TEST_F(Nats, AnInboxMayBeUsedAgainAtOnce) {
+  const Worker worker(url_, folder_);
+  NatsConnection connection({.url = url_}, "hasty");
+  const std::string inbox = NatsConnection::inbox();
+  constexpr int kCalls = 1000;
+  std::atomic<int> answered = 0;
+  const auto call = [&] {
+    connection.publish("weft.call.test.double", inbox, {{wire::kAuthorization, std::string("Bearer ") + kToken}}, "4");
+  };
+  connection.subscribe(inbox, "", [&](const NatsMessage&) {
+    if (++answered < kCalls) call();
+  });
+  call();
+  EXPECT_TRUE(soon([&] { return answered == kCalls; })) << answered;
+}
+
 // A worker publishes to a session now and then, so it must not be led to publish where others listen.
 TEST_F(Nats, SessionsOfOtherSubjectsAreRefused) {
   const Worker worker(url_, folder_);

@@ -142,9 +142,16 @@ struct NatsWorker::State {
   }
 
   void forget(const RemoteCall& call) {
+    release(call);
     const std::lock_guard lock(mutex);
-    calls.erase(call.reply);
     numbered.erase(call.number);
+  }
+
+  // Its caller may use the inbox for another call, once it has the last answer.
+  void release(const RemoteCall& call) {
+    const std::lock_guard lock(mutex);
+    const auto found = calls.find(call.reply);
+    if (found != calls.end() && found->second.get() == &call) calls.erase(found);
   }
 
   // What an answer has kept is freed here if its caller left meanwhile.
@@ -364,6 +371,8 @@ struct NatsWorker::State {
 
   void send(RemoteCall& call, std::string event, NatsHeaders headers, std::string_view data,
             const std::string& worker = {}) {
+    const bool goes_on = event == "taken" || event == "alive" || (call.streams && event == "call.responded");
+    if (!goes_on) release(call);
     headers.emplace_back(wire::kEvent, std::move(event));
     headers.emplace_back(wire::kWorker, worker.empty() ? id : worker);
     // The server answers on `watch` if nobody listens any more.
