@@ -235,8 +235,6 @@ struct McpSession::State {
                  input = arguments ? *arguments : Value(Value::Object())]() mutable {
       run(id, *specification, std::move(input), options, progress, out);
       const std::lock_guard lock(mutex_);
-      calls_.erase(id.to_json());
-      cancelled_.erase(id.to_json());
       --running_;
       changed_.notify_all();
     }).detach();
@@ -250,7 +248,10 @@ struct McpSession::State {
       {
         const std::lock_guard lock(mutex_);
         calls_[id.to_json()] = answers.request_id();
-        if (ending_ || cancelled_.contains(id.to_json())) return;
+        if (ending_ || cancelled_.contains(id.to_json())) {
+          forget(id);
+          return;
+        }
       }
       result = specification.kind == op::Kind::subscription ? all_answers(answers, progress, out) : one_answer(answers);
     } catch (const op::OperationError& error) {
@@ -262,10 +263,17 @@ struct McpSession::State {
       result = Value::object({{"content", text_content(error.what())}, {"isError", true}});
     }
     {
+      // Before the answer is sent, as its id may then be that of the next call.
       const std::lock_guard lock(mutex_);
-      if (cancelled_.contains(id.to_json())) return;  // a cancelled request has no answer
+      if (forget(id)) return;  // a cancelled request has no answer
     }
     out.result(id, std::move(result));
+  }
+
+  // True if the call was cancelled. The caller holds mutex_.
+  bool forget(const Value& id) {
+    calls_.erase(id.to_json());
+    return cancelled_.erase(id.to_json()) > 0;
   }
 
   static Value text_content(std::string_view text) {

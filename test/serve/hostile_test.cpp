@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -150,6 +151,23 @@ TEST_F(HostileService, DamagedMessagesOfMcpAreAnswered) {
     });
   for (int i = 0; i < 2000 && session.is_busy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_FALSE(session.is_busy());
+}
+
+// Whoever has an answer may give its id to the next call.
+TEST_F(HostileService, AnIdOfMcpMayBeUsedAgainAtOnce) {
+  McpSession session(service, {.identity = registry->owner()});
+  std::atomic<int> answered = 0, refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    session.take(
+        R"({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "handle.list", "arguments": {}}})",
+        [&](std::string_view line) {
+          if (Value::parse(line).find("error")) ++refused;
+          ++answered;
+          return true;
+        });
+    while (answered <= i) std::this_thread::yield();
+  }
+  EXPECT_EQ(refused, 0);
 }
 
 // A server whose answers are damaged in turn.
