@@ -161,7 +161,7 @@ TEST(MatrixExponential, HugeMatricesHaveFiniteExponentials) {
   }
 }
 
-// [[A, E], [0, A]] as large: the derivative of what has vanished has too, also beyond the largest size that is squared to its end.
+// Where e^A is zero, so is its derivative, also for matrices so large that the squarings stop at their limit.
 TEST(MatrixExponential, DerivativesOfVanishedExponentialsAreZero) {
   for (const auto& f : {values_of, from_parts})
     for (const DType type : {DType::f32, DType::f64})

@@ -44,7 +44,7 @@ struct JetAlgebra {
 Tensor amax_of(const Tensor& a) { return amax(abs(a), {-2, -1}, {.keepdims = true}); }
 /// The greatest sum of a column's absolute values, [..., 1, 1].
 Tensor size_of(const Tensor& a) { return amax(weft::sum(abs(a), {-2}, {.keepdims = true}), {-1}, {.keepdims = true}); }
-/// The least whole x for which 2^x is no less than `size`.
+/// The smallest integer x with 2^x >= size.
 Tensor exponent_of(const Tensor& size) { return ceil(log2(size)); }
 
 /// As `exponential_size`. The elements of `unit` are about 1, so that its powers do not overflow.

@@ -50,12 +50,6 @@ constexpr WgslFunction kConversionFunctions[] = {
      "fn halves_from_f32(x: f32, y: f32) -> u32 { return f16_from_f32(x) | (f16_from_f32(y) << 16u); }\n",
      {},
      "fn halves_from_f32(x: f32, y: f32) -> u32 { return pack2x16float(vec2f(x, y)); }\n"},
-    {"bf16_from_f32", {}, R"(fn bf16_from_f32(x: f32) -> u32 {
-  let bits = bitcast<u32>(x);
-  let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
-  return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
-}
-)"},
     {"rounded_f16",
      {"f32_from_f16", "f16_from_f32"},
      R"(fn rounded_f16(x: f32) -> f32 { return f32_from_f16(f16_from_f32(x)); }
@@ -65,6 +59,10 @@ constexpr WgslFunction kConversionFunctions[] = {
   let rounded = bits + 0x7fffu + ((bits >> 16u) & 1u);
   return bitcast<f32>(select(rounded, bits | 0x400000u, (bits & 0x7fffffffu) > 0x7f800000u) & 0xffff0000u);
 }
+)"},
+    {"bf16_from_f32",
+     {"rounded_bf16"},
+     R"(fn bf16_from_f32(x: f32) -> u32 { return bitcast<u32>(rounded_bf16(x)) >> 16u; }
 )"},
     // Two neighbours that are rounded, in a word.
     {"pair_of_bf16", {}, R"(fn pair_of_bf16(x: f32, y: f32) -> u32 {

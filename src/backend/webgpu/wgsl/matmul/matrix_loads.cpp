@@ -183,7 +183,7 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
   }
 }
 
-// The scales of what this thread stages: one for each of its rows, or eight for the vectors of all its lines.
+// A thread needs a scale for each row that it stages. Where lines have one k each, all its lines need the same eight.
 void MatrixWriter::write_scales(const StagedMatrix& o) {
   const char n = o.name;
   const int first = n == 'a' ? 0 : tile_.rows;
