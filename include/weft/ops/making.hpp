@@ -27,8 +27,8 @@ namespace weft {
 /// `value` in the shape, dtype and device of `like`.
 [[nodiscard]] Tensor full_like(const Tensor& like, double value);
 
-// Windows of n samples: a sum of cosines of the sample's place. `periodic` ones are for spectra: n samples of a window of
-// n + 1. Of one sample: 1.
+// Windows of n samples, with formulas of the sample's place i. `periodic` ones are for spectra: n samples of a window of n + 1.
+// Other ones have n - 1 in the place of n. Of one sample: 1.
 
 /// 0.5 - 0.5 cos(2 pi i / n).
 [[nodiscard]] Tensor hann_window(Extent n, bool periodic = true, DType type = DType::f32,
@@ -39,5 +39,12 @@ namespace weft {
 /// 0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n).
 [[nodiscard]] Tensor blackman_window(Extent n, bool periodic = true, DType type = DType::f32,
                                      Device device = default_device());
+/// 1 - |2 i / n - 1|.
+[[nodiscard]] Tensor bartlett_window(Extent n, bool periodic = true, DType type = DType::f32,
+                                     Device device = default_device());
+/// I0(beta sqrt(1 - (2 i / n - 1)^2)) / I0(beta), with the modified Bessel function of order 0.
+/// Errors    UsageError for a beta that is negative or not finite
+[[nodiscard]] Tensor kaiser_window(Extent n, bool periodic = true, double beta = 12, DType type = DType::f32,
+                                   Device device = default_device());
 
 }  // namespace weft

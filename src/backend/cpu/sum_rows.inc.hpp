@@ -26,7 +26,7 @@ inline void store_past(T* to, V<T, N> x) {
 template <class T, bool streams>
 void sum_rows_of(const SumRowsCall& call) {
   // Long pieces, because how many rows there are is a branch that nothing foretells.
-  constexpr int N = kVectorBytes / static_cast<int>(sizeof(T)), kTogether = 8;
+  constexpr int N = kVectorBytes / static_cast<int>(sizeof(T)), kTogether = 8, kBaseAhead = 4096;
   const auto* const rows = static_cast<const T*>(call.rows);
   const auto* const base = static_cast<const T*>(call.base);
   auto* const to = static_cast<T*>(call.to);
@@ -40,6 +40,8 @@ void sum_rows_of(const SumRowsCall& call) {
 #pragma GCC unroll 8
     for (int v = 0; v < kTogether; ++v) {
       __builtin_prefetch(next + v * N, 0, 2);
+      // Between rows from anywhere, memory does not guess that the base is read in order.
+      if (base != nullptr) __builtin_prefetch(reinterpret_cast<const char*>(base + c + v * N) + kBaseAhead, 0, 2);
       sums[v] = splat<N>(T{0}) + load<N>(first + v * N);
     }
     for (std::int64_t k = 1; k < call.chosen; ++k) {

@@ -33,13 +33,16 @@ Tensor range(double start, double step, Extent n, DType type, Device device) {
   return cast(arange(n, DType::i32, device), computed) * number(step) + number(start);
 }
 
+/// Samples from one peak of a window to where the next one would be.
+double period_of(Extent n, bool periodic) { return static_cast<double>(periodic ? n : n - 1); }
+
 /// Terms c_k cos(2 pi k i / period) of a window.
 Tensor cosine_window(std::string_view op, Extent n, bool periodic, std::initializer_list<double> terms, DType type,
                      Device device) {
   check_length(op, n);
   check_float(op, type);
   if (n == 1) return ones({1}, type, device);
-  const double turn = 2 * std::numbers::pi / static_cast<double>(periodic ? n : n - 1);
+  const double turn = 2 * std::numbers::pi / period_of(n, periodic);
   Tensor sum;
   double k = 0;
   for (const double term : terms) {
@@ -49,6 +52,13 @@ Tensor cosine_window(std::string_view op, Extent n, bool periodic, std::initiali
     ++k;
   }
   return cast(sum, type);
+}
+
+/// 2 i / period - 1, the place of a sample in [-1, 1]. One sample is in the middle.
+Tensor window_places(std::string_view op, Extent n, bool periodic, DType type, Device device) {
+  check_length(op, n);
+  check_float(op, type);
+  return n == 1 ? zeros({1}, compute_type(type), device) : range(-1, 2 / period_of(n, periodic), n, type, device);
 }
 
 }  // namespace
@@ -105,6 +115,17 @@ Tensor hamming_window(Extent n, bool periodic, DType type, Device device) {
 Tensor blackman_window(Extent n, bool periodic, DType type, Device device) {
   return cosine_window("blackman_window", n, periodic, {0.42, -0.5, 0.08}, type, device);
 }
+Tensor bartlett_window(Extent n, bool periodic, DType type, Device device) {
+  return cast(1.0 - abs(window_places("bartlett_window", n, periodic, type, device)), type);
+}
+Tensor kaiser_window(Extent n, bool periodic, double beta, DType type, Device device) {
+  const Tensor places = window_places("kaiser_window", n, periodic, type, device);
+  if (!std::isfinite(beta) || beta < 0)
+    throw UsageError(fmt::format("kaiser_window: beta is {}; give a finite number that is not negative", beta));
+  // I0(x) = exp(x) i0e(x), and exp(beta) may be too large for a float.
+  const Tensor x = sqrt(relu(1.0 - places * places)) * beta;
+  return cast(i0e(x) * exp(x - beta) / i0e(full({}, beta, x.dtype(), device)), type);
+}
 
 namespace graph {
 namespace {
@@ -142,6 +163,23 @@ OpRow window_row(const char* name, const char* formula, Tensor (*make)(Extent, b
           .apply = [make](const Arguments& a) {
             return Tensors{make(a.integer("n"), a.boolean("periodic"), a.dtype("dtype"), default_device())};
           }};
+}
+
+OpRow kaiser_row() {
+  const auto make = [](Extent n, bool periodic, DType type, Device device) {
+    return weft::kaiser_window(n, periodic, 12, type, device);
+  };
+  OpRow row = window_row("kaiser_window", "I0(beta sqrt(1 - (2 i / n - 1)^2)) / I0(beta)", make);
+  row.attributes.push_back(number_of("beta", "how narrow it is", 12.0));
+  row.torch = "torch.kaiser_window(n, periodic, beta=beta, dtype=torch.float64)";
+  row.cases.push_back({"narrow", {}, {{"n", Extent{9}}, {"beta", 200.0}}});
+  row.cases.push_back({"a constant", {}, {{"n", Extent{5}}, {"beta", 0.0}}});
+  row.errors.push_back({"a negative beta", {}, {{"n", Extent{4}}, {"beta", -1.0}}, "give a finite number"});
+  row.apply = [](const Arguments& a) {
+    return Tensors{weft::kaiser_window(a.integer("n"), a.boolean("periodic"), a.number("beta"), a.dtype("dtype"),
+                                       default_device())};
+  };
+  return row;
 }
 
 const std::vector<OpRow>& rows_of_ranges() {
@@ -231,6 +269,8 @@ const std::vector<OpRow>& rows_of_ranges() {
       window_row("hann_window", "0.5 - 0.5 cos(2 pi i / n)", weft::hann_window),
       window_row("hamming_window", "0.54 - 0.46 cos(2 pi i / n)", weft::hamming_window),
       window_row("blackman_window", "0.42 - 0.5 cos(2 pi i / n) + 0.08 cos(4 pi i / n)", weft::blackman_window),
+      window_row("bartlett_window", "1 - |2 i / n - 1|", weft::bartlett_window),
+      kaiser_row(),
   };
   return rows;
 }

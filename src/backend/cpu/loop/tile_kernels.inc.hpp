@@ -705,6 +705,23 @@ template <Reduction reduction, class X>
 inline bool better(X x, X than) {
   return than == than && (x != x || (reduction == Reduction::argmax ? x > than : x < than));
 }
+/// Where the first element equal to `value` is, or the first NaN if that is one. The row has one.
+template <class T>
+inline std::int64_t first_place_of(T value, const T* row, std::int64_t count) {
+  constexpr int N = kNative<T>, kBeside = 4;
+  const bool is_nan = value != value;
+  std::int64_t i = 0;
+  for (; i + kBeside * N <= count; i += kBeside * N) {
+    Mask<T> is_here{};
+    for (int beside = 0; beside < kBeside; ++beside) {
+      const Native<T> x = load<N>(row + i + beside * N);
+      is_here |= is_nan ? x != x : x == splat<N>(value);
+    }
+    if (any(is_here)) break;
+  }
+  while (is_nan ? row[i] == row[i] : row[i] != value) ++i;
+  return i;
+}
 template <Reduction reduction, class T>
 void find_fast(const TileReduction& call) {
   constexpr Reduction extreme = reduction == Reduction::argmax ? Reduction::max : Reduction::min;
@@ -714,12 +731,9 @@ void find_fast(const TileReduction& call) {
     const double carrier = reduce_row<extreme, T>(reader, call.fast);
     const Held<T> found = held<T>(carrier);
     if (call.positions[s] >= 0 && !better<reduction>(found, held<T>(call.accumulators[s]))) continue;
-    const T* row = reader.data;
-    std::int64_t i = 0;
-    if (reader.step != 0)
-      while (found != found ? row[i] == row[i] : row[i] != static_cast<T>(found)) ++i;
     call.accumulators[s] = carrier;
-    call.positions[s] = call.base + i;
+    call.positions[s] = call.base;
+    if (reader.step != 0) call.positions[s] += first_place_of(static_cast<T>(found), reader.data, call.fast);
   }
 }
 /// Joins an element and its row to what a column has found before.
