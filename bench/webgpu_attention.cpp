@@ -33,6 +33,9 @@ struct Problem {
   /// A mask for all heads, or four sequences side by side, or dropped shares.
   enum class Extra { none, bools, added, sequences, dropout } extra = Extra::none;
   Extent few_queries = 0;  // the last ones, forward only; 0: as many as positions
+  /// So many heads are side by side in rows, as a transformer's projection gives them with queries, keys and values beside one
+  /// another; 0: each head is a matrix of its own.
+  Extent beside = 0;
 
   Extent queries() const { return few_queries > 0 ? few_queries : positions; }
 };
@@ -73,6 +76,8 @@ constexpr Problem kShapes[] = {
     {"half decode T4096 D128", 32, 8, 4096, 128, true, 0, DType::f16, Extra::none, 1},
     {"half decode T16384 D64", 12, 12, 16384, 64, true, 0, DType::f16, Extra::none, 4},
     {"half T1000 D128 dropout", 64, 64, 1000, 128, true, 0, DType::f16, Extra::dropout},
+    {"half T1024 D64 projected", 96, 96, 1024, 64, true, 0, DType::f16, Extra::none, 0, 12},
+    {"half T256 D64 projected", 384, 384, 256, 64, true, 0, DType::f16, Extra::none, 0, 6},
     {"bf16 T1024 D64", 96, 96, 1024, 64, true, 0, DType::bf16},
     {"bf16 T1024 full D64", 96, 96, 1024, 64, false, 0, DType::bf16},
     {"bf16 T256 D64", 384, 384, 256, 64, true, 0, DType::bf16},
@@ -121,32 +126,51 @@ constexpr MatrixTrial kMatrixTrials[] = {
 
 enum { kQ, kK, kV, kO, kDO, kDQ, kDK, kDV, kLogsumexp, kMask, kKeySpans, kQuerySpans, kSeed, kBuffers };
 
+bool is_of_keys(int buffer) { return buffer == kK || buffer == kV || buffer == kDK || buffer == kDV; }
+
+struct Strides {
+  Extent batch, head, row;
+};
+Strides strides_of(const Problem& shape, int buffer) {
+  const Extent rows = is_of_keys(buffer) ? shape.positions : shape.queries();
+  if (shape.beside == 0) return {0, rows * shape.width, shape.width};
+  const Extent row = (buffer == kO || buffer == kDO ? 1 : 3) * shape.beside * shape.width;
+  return {rows * row, shape.width, row};
+}
+/// Where row `at` of a head begins.
+Extent place_of(const Problem& shape, int buffer, Extent head, Extent at) {
+  const Strides s = strides_of(shape, buffer);
+  const Extent together = shape.beside == 0 ? shape.heads : shape.beside;
+  return head / together * s.batch + head % together * s.head + at * s.row;
+}
+
+Extent count_of(const Problem& shape, int buffer) {
+  const Strides s = strides_of(shape, buffer);
+  if (shape.beside > 0) return shape.heads / shape.beside * s.batch;
+  return (is_of_keys(buffer) ? shape.kv_heads : shape.heads) * s.head;
+}
+
 AttentionKernel attention(const Problem& shape, bool backward) {
+  const Extent together = shape.beside == 0 ? shape.heads : shape.beside;
   AttentionKernel kernel{.name = "attention",
-                         .batch = 1,
-                         .heads = shape.heads,
+                         .batch = shape.heads / together,
+                         .heads = together,
                          .queries = shape.queries(),
                          .keys = shape.positions,
                          .width = shape.width,
-                         .kv_heads = shape.kv_heads,
+                         .kv_heads = shape.beside == 0 ? shape.kv_heads : together,
                          .scale = 1 / std::sqrt(static_cast<double>(shape.width)),
                          .shift = shape.positions - shape.queries(),
                          .causal = shape.causal,
                          .window = shape.window};
   kernel.backward = backward;
-  const auto tensor = [&](int buffer, Extent heads) {
-    const bool of_keys = buffer == kK || buffer == kV || buffer == kDK || buffer == kDV;
-    const Extent one = (of_keys ? shape.positions : shape.queries()) * shape.width;
-    return AttentionKernel::Tensor{{buffer, shape.type, 0, heads * one}, heads * one, one, shape.width};
+  const auto tensor = [&](int buffer) {
+    const Strides s = strides_of(shape, buffer);
+    return AttentionKernel::Tensor{{buffer, shape.type, 0, count_of(shape, buffer)}, s.batch, s.head, s.row};
   };
-  kernel.q = tensor(kQ, shape.heads);
-  kernel.k = tensor(kK, shape.kv_heads);
-  kernel.v = tensor(kV, shape.kv_heads);
-  kernel.o = tensor(kO, shape.heads);
-  kernel.d_o = tensor(kDO, shape.heads);
-  kernel.d_q = tensor(kDQ, shape.heads);
-  kernel.d_k = tensor(kDK, shape.kv_heads);
-  kernel.d_v = tensor(kDV, shape.kv_heads);
+  kernel.q = tensor(kQ), kernel.k = tensor(kK), kernel.v = tensor(kV);
+  kernel.o = tensor(kO), kernel.d_o = tensor(kDO);
+  kernel.d_q = tensor(kDQ), kernel.d_k = tensor(kDK), kernel.d_v = tensor(kDV);
   kernel.logsumexp = {kLogsumexp, DType::f32, 0, shape.heads * shape.queries()};
   const Extent t = shape.positions;
   if (shape.extra == Extra::bools || shape.extra == Extra::added)
@@ -243,10 +267,7 @@ class Judge {
  private:
   Extent members() const { return shape_.heads / shape_.kv_heads; }
   const float* row(int buffer, Extent head, Extent at) const {
-    return &host_[static_cast<std::size_t>(buffer)][static_cast<std::size_t>(
-        (head * (buffer == kK || buffer == kV || buffer == kDK || buffer == kDV ? shape_.positions : shape_.queries()) +
-         at) *
-        shape_.width)];
+    return &host_[static_cast<std::size_t>(buffer)][static_cast<std::size_t>(place_of(shape_, buffer, head, at))];
   }
   double dot(const float* a, const float* b) const {
     double sum = 0;
@@ -366,10 +387,10 @@ int main(int argc, char** argv) {
   strict.tested.ordered_subgroups = false;
   for (const Problem& shape : kShapes) {
     if (argc > 2 && !std::strstr(shape.name, argv[2])) continue;
-    const Extent q = shape.heads * shape.queries() * shape.width, k = shape.kv_heads * shape.positions * shape.width;
     const Extent t = shape.positions;
-    const std::vector<Extent> counts{
-        q, k, k, q, q, q, k, k, shape.heads * t, shape.extra == Extra::none ? 4 : t * t, 2 * t, 2 * t, 4};
+    std::vector<Extent> counts;
+    for (int b = kQ; b <= kDV; ++b) counts.push_back(count_of(shape, b));
+    counts.insert(counts.end(), {shape.heads * t, shape.extra == Extra::none ? 4 : t * t, 2 * t, 2 * t, 4});
     const auto buffers = bench::make_buffers(device, counts);
     if (shape.type != DType::f32) round_to(shape.type, buffers, counts);
     Judge judge(shape, buffers, counts, upload_extras(shape, buffers));

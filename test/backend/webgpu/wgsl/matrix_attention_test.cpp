@@ -84,21 +84,24 @@ TEST_F(WgslMaskedAttentionTest, MasksSpansAndDroppedShares) {
   }
 }
 
-// Later scores that are above the first sixteen. Far above, the first attempt overflows, and the second knows the largest; less
-// far, the first one serves, whose reference is above the first scores.
+// Later scores that are above the first sixteen. Less far, the reference serves, which is above the first scores. Far above,
+// references rise, once or with each tile; after barriers the first attempt overflows, and the second knows the largest.
 TEST_F(WgslMatricesAttentionTest, SteepScores) {
-  for (const double steep : {64.0, 8.0}) {
-    SCOPED_TRACE(steep);
-    std::mt19937 random(42);
-    Attention a = attention(random, {1, 1, 32, 48, 16, false}, DType::f16);
-    for (std::size_t key = 16; key < 48; ++key)
-      for (std::size_t c = 0; c < 16; ++c) a.buffers[1].values[key * 16 + c] *= steep;
-    Rendered rendered;
-    Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
-    const Target target = attention_gpu(false);
-    ASSERT_TRUE(render_on_matrices(a.forward, {{16, 1, 16}, {}, {}}, target, scratch, rendered));
-    replay(rendered, a.forward, a.buffers, 4e-3, has_real_matrices() ? nullptr : emulated);
-  }
+  const std::vector<double> of_tiles[] = {{1, 8, 8}, {1, 64, 64}, {1, 16, 256}, {64, 1, 1}, {1, 64, 0.01}};
+  for (const int rows : {16, 32})
+    for (const bool ordered : {false, true})
+      for (const std::vector<double>& steep : of_tiles) {
+        SCOPED_TRACE(fmt::format("{} rows, {}, {}", rows, ordered, fmt::join(steep, ", ")));
+        std::mt19937 random(42);
+        Attention a = attention(random, {1, 1, 32, 48, 16, false}, DType::f16);
+        for (std::size_t key = 0; key < 48; ++key)
+          for (std::size_t c = 0; c < 16; ++c) a.buffers[1].values[key * 16 + c] *= steep[key / 16];
+        Rendered rendered;
+        Scratch scratch(static_cast<int>(a.buffers.size()), rendered);
+        const Target target = attention_gpu(ordered);
+        ASSERT_TRUE(render_on_matrices(a.forward, {{rows, 1, 16}, {}, {}}, target, scratch, rendered));
+        replay(rendered, a.forward, a.buffers, 4e-3, has_real_matrices() ? nullptr : emulated);
+      }
 }
 
 // Wide heads as they are cut on a device; emulation would take minutes. The gradient of keys is as exact as O in halves and these

@@ -82,6 +82,13 @@ fn load_right_col_@(at: u32, pitch: u32) -> array<f32, 128> {
   }
   return m;
 }
+fn load_result_@(at: u32, pitch: u32) -> array<f32, 8> {
+  var m: array<f32, 8>;
+  for (var i = 0u; i < 8u + (emulated_thread >> 5u); i++) {
+    m[i] = bitcast<f32>(@[at + emulated_thread / 2u * pitch + emulated_thread % 2u * 2u + i / 4u][i % 4u]);
+  }
+  return m;
+}
 fn store_result_@(at: u32, m: array<f32, 8>, pitch: u32) {
   for (var v = 0u; v < 2u + (emulated_thread >> 5u); v++) {
     var four = vec4f();
@@ -116,6 +123,7 @@ inline std::string with_emulated_matrices(std::string text) {
     arrays.insert((*at)[1]);
   replace("subgroupMatrixLoad<subgroup_matrix_(left|right)<f16, 16, 16>, (row|col)_major>\\(&(\\w+), ",
           "load_$1_$2_$3(");
+  replace("subgroupMatrixLoad<subgroup_matrix_result<f32, 16, 16>, row_major>\\(&(\\w+), ", "load_result_$1(");
   replace("subgroupMatrixStore<row_major>\\(&(\\w+), ", "store_result_$1(");
   replace("subgroupMatrixMultiplyAccumulate", "multiply_matrices");
   replace("subgroup_matrix_left<f16, 16, 16>", "array<f32, 16>");

@@ -1,9 +1,10 @@
 // Attention going forward on subgroup matrices.
 //
-// Sums refer to one number of each row, its reference, which stays the same: the largest of the first 16 scores, and some more.
-// So nothing is rescaled as tiles come. Where the reference was a bad one (a share may have passed f16, or all were too small),
-// which the sums tell at the end, the workgroup finds the largest score of each row by products alone and starts again.
-// Guarded values may need one more attempt (matrix_guard.cpp).
+// Sums refer to one number of each row, its reference: the largest of the first 16 scores, and some more. Tiles are not
+// rescaled as they come, unless a share would pass f16: then the references of the subgroup's rows rise, and what there is shrinks
+// (write_rise). Where the reference was too large for all shares, which the sums tell at the end, the workgroup finds the largest
+// score of each row by products alone and starts again. Where subgroups need barriers they cannot rise alone, so their
+// workgroup starts again too. Guarded values may need one more attempt (matrix_guard.cpp).
 #include <fmt/format.h>
 
 #include "backend/webgpu/wgsl/attention/matrix_writer.hpp"
@@ -11,11 +12,12 @@
 namespace weft::webgpu::attention {
 namespace {
 
-// Beyond the first a share may have been no f16; below the second, shares may have lost bits. Scores that come later are often
-// larger, so the reference is above the first ones by this power of two: the largest share of those is 2^-6, and a share may be
-// 2^22 times as large. Halves have steps of 2^-24 near 0, which is less than the rounding of a result in f16 for any sum above
-// the least one. On a device that has no such small halves, the reference is the largest of the first scores itself.
-constexpr const char *kMostSum = "60000f", *kLeastSum = "0.00390625f", *kReferenceAbove = "6f";
+// A share is below this power of two, or it may be no f16; where references do not rise, sums are below 60000 therefore. Below the
+// least sum shares may have lost bits. Scores that come later are often larger, so the reference is above the first ones by a power
+// of two: the largest share of those is 2^-6, and a share may be 2^21 times as large before references rise. Halves have steps of
+// 2^-24 near 0, which is less than the rounding of a result in f16 for any sum above the least one. On a device that has no such
+// small halves, the reference is the largest of the first scores itself.
+constexpr const char *kMostShare = "15f", *kMostSum = "60000f", *kLeastSum = "0.00390625f", *kReferenceAbove = "6f";
 
 }  // namespace
 
@@ -41,7 +43,7 @@ void MatrixAttentionWriter::write_forward() {
   const std::string finish =
       fmt::format("reference = select(reference * {}, 0f, reference < {});", scaled_scores(), kUnseen);
   line(finish);
-  if (target_.tested.rounded_halves) line(fmt::format("reference += {};", kReferenceAbove));
+  line(fmt::format("reference += {};", above()));
 
   line(fmt::format("for (var attempt = 0u; attempt < {}u; attempt++) {{", guards() ? 3 : 2));
   line("if (attempt > 0u) {");
@@ -62,7 +64,8 @@ void MatrixAttentionWriter::write_forward() {
   std::string counts = owned_ % block_.rows() == 0 ? "" : fmt::format(" && row0 + lane_row < {}u", owned_);
   if (extras_.has_spans()) counts += " && span_first < span_end";
   if (bounds_.has_most) counts += fmt::format(" && i32(row0 + lane_row) + i32({}) >= 0i", bounds_.most);
-  line(fmt::format("if (!(sum <= {}) || (sum < {}{})) {{ $again[0] = 1u; }}", kMostSum, kLeastSum, counts));
+  const char* const most_sum = rises() ? "3e38f" : kMostSum;
+  line(fmt::format("if (!(sum <= {}) || (sum < {}{})) {{ $again[0] = 1u; }}", most_sum, kLeastSum, counts));
   if (guards()) {
     line("if (attempt == 0u) { if (workgroupUniformLoad(&$again[0]) != 0u) { continue; } }");
     line("var found_nan = false;");
@@ -91,6 +94,58 @@ void MatrixAttentionWriter::write_forward_results() {
                                                render_constant(1 / kLog2E, DType::f32, helpers_)))));
   line("}");
   write_results(first_, "o", " * $row_values[subgroup * 32u + r]");
+}
+
+std::string MatrixAttentionWriter::above() const { return target_.tested.rounded_halves ? kReferenceAbove : "0f"; }
+
+// Eight shares of a chunk's scores, in f32 for the sum and as halves for the product.
+void MatrixAttentionWriter::write_shares(int eight) {
+  line("{");
+  for (int i = 0; i < 8; ++i)
+    line(fmt::format("  let p{} = exp2(fma(s{}, {}, -reference));", i, 8 * eight + i, scaled_scores()));
+  line("  sum += ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7));");
+  const auto pair = [&](int i) {
+    return fmt::format("$halves(vec2f({}, {}))", kept(fmt::format("p{}", i), 8 * eight + i),
+                       kept(fmt::format("p{}", i + 1), 8 * eight + i + 1));
+  };
+  line(fmt::format("  $scores[share_at + part + {}u] = vec4<u32>({}, {}, {}, {});", shares_at() + eight, pair(0),
+                   pair(2), pair(4), pair(6)));
+  line("}");
+}
+
+// Raises the references of the subgroup's rows where a share of a chunk's scores would be no f16. The sums and results so far shrink
+// by the same factors; matrices go through the memory of the scores for that.
+void MatrixAttentionWriter::write_rise() {
+  line("{");
+  std::string most = "s0";
+  for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
+  line(fmt::format("var most = {};", most));
+  line(fmt::format("if (subgroupAny(fma(most, {}, -reference) > {})) {{  // some subgroups", scaled_scores(),
+                   kMostShare));
+  write_join("most", "max");
+  line(fmt::format("let risen = max(reference, fma(most, {}, {}));", scaled_scores(), above()));
+  line("let factor = exp2(reference - risen);");
+  line("reference = risen;");
+  line("sum *= factor;");
+  line("if (part == 0u) { $row_values[subgroup * 32u + lane_row] = factor; }");
+  for (int d = 0; d < result_matrices(); ++d) {
+    order();
+    for (int r = 0; r < row_matrices(); ++r)
+      line(fmt::format("subgroupMatrixStore<row_major>(&$scores, own + {}u, o{}_{}, 5u);", 80 * r, r, d));
+    order();
+    for (int i = 0; i < 2 * row_matrices(); ++i)  // a thread has half of a row of each matrix
+      line(fmt::format(
+          "{{ let place = own + (lane / 2u + {0}u) * 5u + (lane & 1u) * 2u + {1}u; $scores[place] = "
+          "bitcast<vec4<u32>>(bitcast<vec4f>($scores[place]) * $row_values[subgroup * 32u + lane / 2u + {0}u]); }}",
+          i / 2 * 16, i % 2));
+    order();
+    for (int r = 0; r < row_matrices(); ++r)
+      line(fmt::format("o{}_{} = subgroupMatrixLoad<{}, row_major>(&$scores, own + {}u, 5u);", r, d, kResultMatrix,
+                       80 * r));
+  }
+  order();
+  line("}");
+  line("}");
 }
 
 // The products of the first 16 keys.
@@ -154,6 +209,8 @@ void MatrixAttentionWriter::write_forward_chunk(int chunk) {
   for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i)));
   if (!strict()) order();
   write_mask("s", "chunk");
+  // Later, among the products or behind the exponentials, the vote takes longer (T 8192: 630 us, here 590, without it 545).
+  if (rises()) write_rise();
   for (int r = 0; r < row_matrices(); ++r) line(fmt::format("z{} = subgroup_matrix_result<f32, 16, 16>();", r));
   const std::vector<std::string> next = products("z", "staged_first", "a", 16 * chunk);
   if (extras_.drops()) write_kept("chunk");
@@ -162,17 +219,7 @@ void MatrixAttentionWriter::write_forward_chunk(int chunk) {
     for (std::size_t n = next.size() * static_cast<std::size_t>(g) / static_cast<std::size_t>(groups);
          n < next.size() * static_cast<std::size_t>(g + 1) / static_cast<std::size_t>(groups); ++n)
       line(next[n]);
-    line("{");
-    for (int i = 0; i < 8; ++i)
-      line(fmt::format("  let p{} = exp2(fma(s{}, {}, -reference));", i, 8 * g + i, scaled_scores()));
-    line("  sum += ((p0 + p1) + (p2 + p3)) + ((p4 + p5) + (p6 + p7));");
-    const auto pair = [&](int i) {
-      return fmt::format("$halves(vec2f({}, {}))", kept(fmt::format("p{}", i), 8 * g + i),
-                         kept(fmt::format("p{}", i + 1), 8 * g + i + 1));
-    };
-    line(fmt::format("  $scores[share_at + part + {}u] = vec4<u32>({}, {}, {}, {});", shares_at() + g, pair(0), pair(2),
-                     pair(4), pair(6)));
-    line("}");
+    write_shares(g);
   }
   order();
   write_accumulate("o", shares_at(), "staged_second", 16 * chunk);

@@ -60,7 +60,8 @@ void MatrixAttentionWriter::render() {
   const Extent heads = owns_queries() ? kernel_.heads : kernel_.kv_heads;
   const auto groups =
       static_cast<std::uint64_t>(kernel_.batch * heads * divide_up(owned_, block_.rows()) * block_.slices);
-  ShaderPieces shader{.threads = block_.threads(), .subgroups = extras_.drops() && shares_words(), .matrices = true};
+  const bool votes = (is_forward() && rises()) || (extras_.drops() && shares_words());
+  ShaderPieces shader{.threads = block_.threads(), .subgroups = votes, .matrices = true};
   shader.share("scores", "vec4<u32>", block_.subgroups * own_size());
   shader.share("staged_first", "vec4<u32>", block_.tile * pitch());
   shader.share("staged_second", "vec4<u32>", block_.tile * pitch());

@@ -22,7 +22,8 @@
 namespace weft::webgpu::attention {
 
 constexpr const char *kLeftMatrix = "subgroup_matrix_left<f16, 16, 16>",
-                     *kRightMatrix = "subgroup_matrix_right<f16, 16, 16>";
+                     *kRightMatrix = "subgroup_matrix_right<f16, 16, 16>",
+                     *kResultMatrix = "subgroup_matrix_result<f32, 16, 16>";
 
 /// A function that says which halves of eight are infinite or NaN: all bits of these are set.
 ShaderPieces::Function special_halves();
@@ -138,6 +139,11 @@ class MatrixAttentionWriter {
   void write_largest();
   void write_join(const std::string& value, const char* function);
   void write_forward_chunk(int chunk);
+  /// Whether a subgroup raises its references alone.
+  bool rises() const { return !strict(); }
+  void write_shares(int eight);
+  void write_rise();
+  std::string above() const;
 
   bool guards() const { return is_forward() && kernel_.guards_values; }
   void write_guard();
