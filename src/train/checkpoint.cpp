@@ -10,7 +10,7 @@
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "base/quote.hpp"
-#include "base/xxh64.hpp"
+#include "io/content_hash.hpp"
 #include "io/safetensors.hpp"
 #include "weft/error.hpp"
 
@@ -22,29 +22,6 @@ constexpr const char* kModel = "model.";
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kLossScale = "loss_scale.";
 constexpr const char* kRandom = "random_state";
-
-// The hash of the whole content: metadata (except the hash) by key, tensors by name.
-std::string content_hash(const io::SafetensorsMetadata& metadata, std::vector<io::TensorView> tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  Xxh64 hash;
-  auto add = [&](std::string_view text) {
-    const std::uint64_t length = text.size();
-    hash.add(std::as_bytes(std::span(&length, 1)));
-    hash.add(text);
-  };
-  for (const auto& [key, value] : metadata)
-    if (key != "content_hash") {
-      add(key);
-      add(value);
-    }
-  for (const io::TensorView& t : tensors) {
-    add(t.name);
-    add(t.dtype);
-    add(t.shape.to_string());
-    hash.add(t.data);
-  }
-  return fmt::format("{:016x}", hash.digest());
-}
 
 [[noreturn]] void foreign(const std::string& source, const std::string& fact) {
   throw FileError(fmt::format("{}: {}; only checkpoints that `weft train` wrote can be used here", source, fact));
@@ -90,7 +67,7 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
   if (c.random_state)
     views.push_back({kRandom, std::string(io::safetensors_dtype(c.random_state->dtype)), c.random_state->shape,
                      c.random_state->bytes});
-  metadata["content_hash"] = content_hash(metadata, views);
+  metadata[io::kContentHash] = io::content_hash(metadata, views);
   io::write_safetensors(path, views, metadata, {.keep_previous = true, .expected_bytes = bytes});
 }
 
@@ -121,7 +98,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
     foreign(file.source(), format == file.metadata().end()
                                ? "a safetensors file of another program, without a format of its own"
                                : fmt::format("its format is {}, not \"{}\"", quote(format->second), kFormat));
-  if (text_of(file, "content_hash") != content_hash(file.metadata(), file.tensors()))
+  if (text_of(file, io::kContentHash) != io::content_hash(file.metadata(), file.tensors()))
     throw FileError(fmt::format("{}: damaged: the hash of its content is not the one stored in it; use another copy",
                                 file.source()));
 
