@@ -14,6 +14,7 @@
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
 #include "weft/gradcheck.hpp"
+#include "weft/grid.hpp"
 #include "weft/hooks.hpp"
 #include "weft/in_place.hpp"
 #include "weft/inference.hpp"

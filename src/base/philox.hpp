@@ -26,7 +26,7 @@ constexpr Block block(Key key, Block counter) {
 
 /// The use of random words on the host. It is the last counter word, so that uses never share words with each other or with the
 /// draws of tensors, which set it to 0.
-enum class Use : std::uint32_t { parameters = 1, batches = 2, sampling = 3, data = 4 };
+enum class Use : std::uint32_t { parameters = 1, batches = 2, sampling = 3, data = 4, grids = 5 };
 
 /// [0, 1) with 24 bits.
 constexpr float to_unit_float(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }

@@ -1,0 +1,7 @@
+// Volumetric networks: grids of layers as data, made into modules.
+#pragma once
+
+#include "weft/grid/builders.hpp"
+#include "weft/grid/description.hpp"
+#include "weft/grid/network.hpp"
+#include "weft/grid/number_types.hpp"
