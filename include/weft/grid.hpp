@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/grid/builders.hpp"
+#include "weft/grid/checkpoint.hpp"
 #include "weft/grid/description.hpp"
 #include "weft/grid/network.hpp"
 #include "weft/grid/number_types.hpp"
