@@ -6,3 +6,4 @@
 #include "weft/grid/description.hpp"
 #include "weft/grid/network.hpp"
 #include "weft/grid/number_types.hpp"
+#include "weft/grid/observe.hpp"
