@@ -7,3 +7,5 @@
 #include "weft/grid/network.hpp"
 #include "weft/grid/number_types.hpp"
 #include "weft/grid/observe.hpp"
+#include "weft/grid/systolic.hpp"
+#include "weft/grid/target_propagation.hpp"
