@@ -12,6 +12,7 @@
 #include "weft/dtype.hpp"
 #include "weft/elementwise.hpp"
 #include "weft/error.hpp"
+#include "weft/evolve.hpp"
 #include "weft/grad.hpp"
 #include "weft/gradcheck.hpp"
 #include "weft/grid.hpp"
