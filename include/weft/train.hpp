@@ -3,6 +3,7 @@
 
 #include "weft/train/checkpoint.hpp"
 #include "weft/train/config.hpp"
+#include "weft/train/fit.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/train/observer.hpp"
 #include "weft/train/run.hpp"
