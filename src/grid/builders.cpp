@@ -147,7 +147,8 @@ Layer layer_of_width(LayerType type, Extent inputs, Extent outputs) {
 
 Description mlp(const std::vector<Extent>& widths, Activation activation) {
   if (widths.size() < 2)
-    throw UsageError(fmt::format("mlp: {} widths; give those of input and output at least", widths.size()));
+    throw UsageError(
+        fmt::format("mlp: given {} of its widths; give those of input and output at least", widths.size()));
   std::vector<Layer> layers;
   for (std::size_t i = 0; i + 1 < widths.size(); ++i)
     layers.push_back(dense_layer(widths[i], widths[i + 1], i + 2 < widths.size() ? activation : Activation::linear));

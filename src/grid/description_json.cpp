@@ -78,6 +78,11 @@ class DescriptionReader {
         problems_.push_back({"/" + shown(key), "is unknown"});
     }
     refuse(problems_);
+    // One cell has as many layers as are given.
+    const Value* given = value.find("layers");
+    if (!value.find("layers_per_cell") && extents[0] == 1 && extents[1] == 1 && extents[2] == 1 && given &&
+        given->is_array())
+      extents[3] = std::max<Extent>(1, static_cast<Extent>(given->elements().size()));
     Description d(extents[0], extents[1], extents[2], extents[3]);
     if (const Value* layers = value.find("layers")) take("/layers", [&] { read_layers(*layers, d); });
     refuse(problems_);

@@ -103,6 +103,13 @@ TEST(GridDescription, LayersFollowOneAnotherWithoutPlaces) {
   EXPECT_EQ(d.layers[3].dtype, DType::i8);
 }
 
+TEST(GridDescription, OneCellHasAsManyLayersAsAreGiven) {
+  const std::string dense = R"({"type": "dense", "inputs": 2, "outputs": 2})";
+  EXPECT_EQ(from_json(R"({"layers": [)" + dense + ", " + dense + "]}").layers_per_cell, 2);
+  EXPECT_EQ(from_json(R"({"layers": []})").layers_per_cell, 1);
+  EXPECT_THROW(from_json(R"({"columns": 2, "layers": [)" + dense + ", " + dense + ", " + dense + "]}"), UsageError);
+}
+
 TEST(GridDescription, EveryMistakeIsReportedWithItsPath) {
   const std::string message = message_of(R"({"layers_per_cell": 6, "layers": [
       {"type": "dense", "inputs": 0, "outputs": 2, "heads": 3},
@@ -175,7 +182,7 @@ TEST(GridDescription, HostileSizesAreRefusedBeforeTheyAreMade) {
         R"({"layers": [{"type": "attention", "inputs": 8, "heads": 2, "key_heads": 1099511627776}]})",
         R"({"layers": [{"type": "embedding", "vocabulary": 4294967296, "outputs": 1}]})",
         R"({"layers": [{"type": "kmeans", "inputs": 2, "clusters": 2, "temperature": 0}]})",
-        R"({"layers": [{"type": "dense", "inputs": 1, "outputs": 1}, {"type": "residual"}]})",
+        R"({"layers_per_cell": 1, "layers": [{"type": "dense", "inputs": 1, "outputs": 1}, {"type": "residual"}]})",
         R"({"layers": [{"at": [0, 0, 0, 0], "type": "residual"}, {"at": [0, 0, 0, 0], "type": "residual"}]})",
         R"({"layers": [{"at": [0, 0, 0], "type": "residual"}]})", R"({"layers": {}})", R"([])",
         R"({"format": "other"})", R"({"extra": 1})"})
