@@ -13,6 +13,7 @@ std::span<const Command> commands() {
       {"inspect", "Models", "show what a model file holds: GGUF, safetensors, folders, checkpoints", set_up_inspect},
       {"quantize", "Models", "write a GGUF model in smaller types", set_up_quantize},
       {"convert", "Models", "turn GGUF into safetensors, or the other way round", set_up_convert},
+      {"grid", "Models", "describe, run, train and evolve volumetric networks", set_up_grid},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"operations", "Operations", "list, describe and call operations: weft operations list", set_up_operations},
