@@ -7,5 +7,6 @@
 #include "weft/grid/network.hpp"
 #include "weft/grid/number_types.hpp"
 #include "weft/grid/observe.hpp"
+#include "weft/grid/stream.hpp"
 #include "weft/grid/systolic.hpp"
 #include "weft/grid/target_propagation.hpp"

@@ -81,7 +81,12 @@ Tensor dense(const Layer& layer, Weights w, const Tensor& x, Where where) {
   return linear(with_width(layer, x, layer.inputs, where), w[0], {}, where);
 }
 
-Tensor self_attention(const Layer& layer, Weights w, const Tensor& given, Where where) {
+Tensor self_attention(const Layer& layer, Weights w, const Tensor& x, Where where) {
+  StepState from_zero;
+  return self_attention_steps(layer, w, x, from_zero, where);
+}
+
+Tensor self_attention_steps(const Layer& layer, Weights w, const Tensor& given, StepState& state, Where where) {
   const Tensor x = as_sequences(layer, given, where);
   const Extent width = layer.inputs / layer.heads;
   // [B, S, heads * width] -> [B, heads, S, width]
@@ -89,12 +94,22 @@ Tensor self_attention(const Layer& layer, Weights w, const Tensor& given, Where 
     const Tensor rows = linear(x, w[i], w[i + 4], where);
     return permute(reshape(rows, {x.dim(0), x.dim(1), -1, width}, where), {0, 2, 1, 3}, where);
   };
-  Tensor q = projected(0), k = projected(1);
+  Tensor q = projected(0), k = projected(1), v = projected(2);
   if (layer.rope_base > 0) {
-    q = rope(q, layer.rope_base, 0, where);
-    k = rope(k, layer.rope_base, 0, where);
+    q = rope(q, layer.rope_base, state.position, where);
+    k = rope(k, layer.rope_base, state.position, where);
   }
-  const Tensor mixed = attention(q, k, projected(2), true, 0, layer.window, where);
+  if (!state.kept.empty()) {
+    k = concat({state.kept[0], k}, 2, where);
+    v = concat({state.kept[1], v}, 2, where);
+  }
+  const Tensor mixed = attention(q, k, v, true, 0, layer.window, where);
+  state.position += x.dim(1);
+  // The next step sees itself and, in a window, one step less than that before it.
+  const Extent seen = layer.window > 0 ? std::min(layer.window - 1, k.dim(2)) : k.dim(2);
+  state.kept.clear();
+  if (seen > 0)
+    for (const Tensor& rows : {k, v}) state.kept.push_back(narrow(rows, 2, rows.dim(2) - seen, seen, where));
   const Tensor y = linear(reshape(permute(mixed, {0, 2, 1, 3}, where), x.shape(), where), w[3], w[7], where);
   return given.rank() == 3 && given.dim(-1) == layer.inputs ? y : squeeze(y, 1, where);
 }
@@ -134,28 +149,43 @@ Tensor transposed_convolution(const Layer& layer, Weights w, const Tensor& given
 
 namespace {
 
-/// [B, S, I] through a function of [S, B, I]; one step of each sequence gives one step.
+/// [B, S, I] through a function of [S, B, I] and `count` first states, which gives the last ones too; one step of each sequence
+/// gives one step.
 template <class F>
-Tensor along_steps(const Layer& layer, const Tensor& given, Where where, F f) {
+Tensor along_steps(const Layer& layer, const Tensor& given, StepState& state, std::size_t count, Where where, F f) {
   const Tensor x = as_sequences(layer, given, where);
-  const Tensor first = zeros({x.dim(0), layer.outputs}, x.dtype(), x.device());
-  const Tensor y = transpose(f(transpose(x, 0, 1, where), first), 0, 1, where);
+  if (state.kept.empty()) state.kept.assign(count, zeros({x.dim(0), layer.outputs}, x.dtype(), x.device()));
+  const RecurrentStates made = f(transpose(x, 0, 1, where), state.kept);
+  state.position += x.dim(1);
+  state.kept = {made.h};
+  if (count > 1) state.kept.push_back(made.c);
+  const Tensor y = transpose(made.output, 0, 1, where);
   return given.rank() == 3 && given.dim(-1) == layer.inputs ? y : squeeze(y, 1, where);
 }
 
 }  // namespace
 
-Tensor recurrent(const Layer& layer, Weights w, const Tensor& given, Where where) {
-  return along_steps(layer, given, where, [&](const Tensor& x, const Tensor& first) {
-    return rnn(x, first, {w[0], w[1], w[2], zeros_like(w[2])}, false, false, where).output;
+Tensor recurrent(const Layer& layer, Weights w, const Tensor& x, Where where) {
+  StepState from_zero;
+  return recurrent_steps(layer, w, x, from_zero, where);
+}
+
+Tensor recurrent_steps(const Layer& layer, Weights w, const Tensor& given, StepState& state, Where where) {
+  return along_steps(layer, given, state, 1, where, [&](const Tensor& x, const std::vector<Tensor>& first) {
+    return rnn(x, first[0], {w[0], w[1], w[2], zeros_like(w[2])}, false, false, where);
   });
 }
 
-Tensor long_short_term_memory(const Layer& layer, Weights w, const Tensor& given, Where where) {
+Tensor long_short_term_memory(const Layer& layer, Weights w, const Tensor& x, Where where) {
+  StepState from_zero;
+  return long_short_term_memory_steps(layer, w, x, from_zero, where);
+}
+
+Tensor long_short_term_memory_steps(const Layer& layer, Weights w, const Tensor& given, StepState& state, Where where) {
   const auto gates = [&](std::size_t i) { return concat({w[i], w[3 + i], w[6 + i], w[9 + i]}, 0, where); };
-  return along_steps(layer, given, where, [&](const Tensor& x, const Tensor& first) {
+  return along_steps(layer, given, state, 2, where, [&](const Tensor& x, const std::vector<Tensor>& first) {
     const Tensor bias = gates(2);
-    return lstm(x, first, first, {gates(0), gates(1), bias, zeros_like(bias)}, false, where).output;
+    return lstm(x, first[0], first[1], {gates(0), gates(1), bias, zeros_like(bias)}, false, where);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "weft/grid/description.hpp"
 #include "weft/tensor.hpp"
@@ -27,6 +28,16 @@ Tensor long_short_term_memory(const Layer& layer, Weights w, const Tensor& x, Wh
 Tensor embedded(const Layer& layer, Weights w, const Tensor& x, Where where);
 Tensor assignment(const Layer& layer, Weights w, const Tensor& x, Where where);
 Tensor any_softmax(const Layer& layer, Weights w, const Tensor& x, Where where);
+
+/// What a layer keeps of the steps of sequences that it has read, for the steps that follow.
+struct StepState {
+  Extent position = 0;       ///< steps read so far
+  std::vector<Tensor> kept;  ///< attention: rotated keys, and values, that later steps see; rnn: h; lstm: h and c
+};
+// The same for steps that follow those of `state`, which is then that of all of them.
+Tensor self_attention_steps(const Layer& layer, Weights w, const Tensor& x, StepState& state, Where where);
+Tensor recurrent_steps(const Layer& layer, Weights w, const Tensor& x, StepState& state, Where where);
+Tensor long_short_term_memory_steps(const Layer& layer, Weights w, const Tensor& x, StepState& state, Where where);
 
 Tensor activate(Activation activation, const Tensor& x, Where where);
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "grid/layer_functions.hpp"
 #include "weft/grid/description.hpp"
 #include "weft/nn/init.hpp"
 
@@ -23,6 +24,10 @@ struct ParameterSpec {
 /// The result before the activation. `weights` are in the order of the parameters.
 using Forward = Tensor (*)(const Layer& layer, std::span<const Tensor> weights, const Tensor& x, Where where);
 
+/// The same for steps that follow those of a state.
+using ForwardSteps = Tensor (*)(const Layer& layer, std::span<const Tensor> weights, const Tensor& x, StepState& state,
+                                Where where);
+
 struct LayerRow {
   LayerType type;
   std::string_view name;
@@ -30,6 +35,7 @@ struct LayerRow {
   std::vector<ParameterSpec> (*parameters)(const Layer&);              ///< null: none
   Forward forward;                                                     ///< null: the network runs the layers inside
   Extent (*input_width)(const Layer&), (*output_width)(const Layer&);  ///< of the last axis; null: any
+  ForwardSteps forward_steps = nullptr;                                ///< null: `forward`, for it keeps no state
 };
 const LayerRow& row_of(LayerType type);
 std::vector<ParameterSpec> parameters_of(const Layer& layer);

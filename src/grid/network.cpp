@@ -6,6 +6,7 @@
 #include "grid/layer_functions.hpp"
 #include "grid/layer_rows.hpp"
 #include "grid/sources.hpp"
+#include "grid/step_states.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::grid {
@@ -55,8 +56,8 @@ double LayerModule::own_flops() const {
 /// Runs layers of a network, and those inside of them.
 class Runner {
  public:
-  Runner(const Network& network, std::vector<LayerPass>* made, Where where)
-      : network_(network), made_(made), where_(where) {}
+  Runner(const Network& network, std::vector<LayerPass>* made, StepStates* states, Where where)
+      : network_(network), made_(made), states_(states), where_(where) {}
 
   Tensor run(const LayerModule& module, const std::string& path, const Tensor& x, const Tensor& skip) {
     const Layer& layer = module.layer();
@@ -68,7 +69,7 @@ class Runner {
         case LayerType::parallel: made.before = parallel(module, path, x, skip); break;
         case LayerType::sequential: made.before = sequential(module, path, x, skip); break;
         case LayerType::residual: made.before = skip.defined() && skip.shape() == x.shape() ? x + skip : x; break;
-        default: made.before = row.forward(layer, module.weights(), x, where_);
+        default: made.before = forward(module, path, x);
       }
       made.after = row.activates ? activate(layer.activation, made.before, where_) : made.before;
       if (made_) made_->push_back(made);
@@ -80,6 +81,16 @@ class Runner {
   }
 
  private:
+  Tensor forward(const LayerModule& module, const std::string& path, const Tensor& x) {
+    const Layer& layer = module.layer();
+    const LayerRow& row = row_of(layer.type);
+    if (!states_) return row.forward(layer, module.weights(), x, where_);
+    if (axes_of_space(layer.type) > 0)
+      throw UsageError(fmt::format("{}: reads across steps, so it cannot take them part by part", name_of(layer.type)));
+    if (!row.forward_steps) return row.forward(layer, module.weights(), x, where_);
+    return row.forward_steps(layer, module.weights(), x, (*states_)[path], where_);
+  }
+
   /// The layer that runs in the place of a child.
   const LayerModule& resolved(const LayerModule& child) const {
     const std::optional<Coordinate>& link = child.layer().link;
@@ -142,6 +153,7 @@ class Runner {
 
   const Network& network_;
   std::vector<LayerPass>* made_;
+  StepStates* states_;
   Where where_;
 };
 
@@ -160,8 +172,13 @@ Network::Network(Description description)
 
 Tensor Network::run_layer(std::size_t index, const Tensor& x, const Tensor& skip, std::vector<LayerPass>* made,
                           Where where) const {
+  return run_layer(index, x, skip, made, nullptr, where);
+}
+
+Tensor Network::run_layer(std::size_t index, const Tensor& x, const Tensor& skip, std::vector<LayerPass>* made,
+                          StepStates* states, Where where) const {
   if (graph::TraceScope* trace = graph::TraceScope::current()) trace->note(is_current_, *is_current_);
-  return Runner(*this, made, where).run(layer(index), to_string(description_.coordinate(index)), x, skip);
+  return Runner(*this, made, states, where).run(layer(index), to_string(description_.coordinate(index)), x, skip);
 }
 
 std::ptrdiff_t source_in_pass(const Description& d, std::size_t index) {
@@ -173,7 +190,9 @@ std::ptrdiff_t source_in_pass(const Description& d, std::size_t index) {
   return source;
 }
 
-Pass Network::pass(const Tensor& x, Where where) const {
+Pass Network::pass(const Tensor& x, Where where) const { return pass(x, nullptr, where); }
+
+Pass Network::pass(const Tensor& x, StepStates* states, Where where) const {
   if (!x.defined()) throw UsageError("network: x has no value");
   Pass result;
   std::vector<Tensor> inputs, outputs;  // of each layer of the grid
@@ -182,7 +201,7 @@ Pass Network::pass(const Tensor& x, Where where) const {
     const auto from = static_cast<std::size_t>(source);
     const Tensor skip = source < 0 ? Tensor() : inputs[from];
     inputs.push_back(source < 0 ? x : outputs[from]);
-    outputs.push_back(run_layer(i, inputs.back(), skip, &result.layers, where));
+    outputs.push_back(run_layer(i, inputs.back(), skip, &result.layers, states, where));
     // A disabled layer is not there for the next one either: its skip is that of the layer before.
     if (description_.layers[i].disabled) inputs.back() = skip;
   }

@@ -59,6 +59,8 @@ struct Memory {
   std::size_t packed_bytes = 0;  ///< in the types of their layers, with scales
 };
 
+struct StepStates;
+
 /// A network. Layers are modules named by their place: "z0y0x0l2.weight", and inside of others "z0y0x0l2.1.weight".
 ///
 /// In a pass each layer reads the output of the layer before it, or of the one that its link names, and gets that layer's input as
@@ -98,6 +100,10 @@ class Network : public nn::Module {
 
  private:
   friend class Runner;
+  friend class Stream;
+  Pass pass(const Tensor& x, StepStates* states, Where where) const;
+  Tensor run_layer(std::size_t index, const Tensor& x, const Tensor& skip, std::vector<LayerPass>* made,
+                   StepStates* states, Where where) const;
   void changed();
 
   Description description_;
