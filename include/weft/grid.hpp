@@ -7,6 +7,7 @@
 #include "weft/grid/network.hpp"
 #include "weft/grid/number_types.hpp"
 #include "weft/grid/observe.hpp"
+#include "weft/grid/q4_blocks.hpp"
 #include "weft/grid/stream.hpp"
 #include "weft/grid/systolic.hpp"
 #include "weft/grid/target_propagation.hpp"
