@@ -232,6 +232,22 @@ Tensor entmax(const Tensor& x, double alpha, Where where) {
   return custom_gradient(forward, backward)(inputs)[0];
 }
 
+namespace {
+
+/// softmax(b x) with b a polynomial of the entropy of softmax(x), at least 1; 1 for entropies up to 0.5.
+Tensor adaptive_softmax(const Tensor& x, Where where) {
+  constexpr double kCoefficients[] = {-0.037, 0.481, -2.3, 4.917, -1.791};
+  const Tensor p = softmax(x, -1, where);
+  const Tensor entropy = -sum(p * elementwise("log", {p + 1e-9}), {-1}, {.keepdims = true}, where);
+  Tensor b = full({}, 0, x.dtype(), x.device());
+  for (const double c : kCoefficients) b = b * entropy + c;
+  const Tensor one = scalar_like(1, b);
+  b = elementwise("where", {entropy > 0.5, elementwise("maximum", {b, one}), one}, {}, where);
+  return softmax(x * b, -1, where);
+}
+
+}  // namespace
+
 Tensor any_softmax(const Layer& layer, Weights, const Tensor& given, Where where) {
   if (given.rank() == 0) throw ShapeError("softmax: x is a scalar, which has no axis of logits");
   const Tensor x = layer.temperature == 1 ? given : given * (1 / layer.temperature);
@@ -257,6 +273,7 @@ Tensor any_softmax(const Layer& layer, Weights, const Tensor& given, Where where
       return masked_softmax(x, tensor_from_bytes(seen.data(), {x.dim(-1)}, DType::boolean, x.device()), -1, where);
     }
     case SoftmaxKind::sparse: return sparsemax(x, -1, where);
+    case SoftmaxKind::adaptive: return adaptive_softmax(x, where);
     case SoftmaxKind::mixture: {
       if (layer.rows == 0) return softmax(x, -1, where);
       if (x.dim(-1) != layer.rows * (layer.columns + 1))
@@ -274,8 +291,7 @@ Tensor any_softmax(const Layer& layer, Weights, const Tensor& given, Where where
       if (layer.alpha >= 2) return sparsemax(x, -1, where);
       return layer.alpha == 1.5 ? entmax15(x, -1, where) : entmax(x, layer.alpha, where);
     case SoftmaxKind::standard:
-    case SoftmaxKind::temperature:
-    case SoftmaxKind::adaptive: break;
+    case SoftmaxKind::temperature: break;
   }
   return softmax(x, -1, where);
 }

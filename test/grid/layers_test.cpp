@@ -420,7 +420,13 @@ Values scaled(Values x, double factor) {
 const SoftmaxCase kSoftmaxCases[] = {
     {"standard", softmax_with(SoftmaxKind::standard), 6, softmax_of},
     {"temperature", softmax_with(SoftmaxKind::temperature), 6, softmax_of},
-    {"adaptive", softmax_with(SoftmaxKind::adaptive), 6, softmax_of},
+    {"adaptive", softmax_with(SoftmaxKind::adaptive), 6,
+     [](const Values& x) {
+       double h = 0;
+       for (const double p : softmax_of(x)) h -= p * std::log(p + 1e-9);
+       const double b = -0.037 * std::pow(h, 4) + 0.481 * std::pow(h, 3) - 2.3 * h * h + 4.917 * h - 1.791;
+       return softmax_of(scaled(x, h > 0.5 ? std::max(b, 1.0) : 1));
+     }},
     {"grid", softmax_with(SoftmaxKind::grid, [](Layer& l) { l.rows = 2, l.columns = 3; }), 6,
      [](const Values& x) { return in_groups(x, 3); }},
     {"grid without extents", softmax_with(SoftmaxKind::grid), 6, softmax_of},
@@ -487,6 +493,15 @@ TEST(GridLayers, GradientsOfSoftmaxesAreThoseOfCentralDifferences) {
          .forward = false});
     EXPECT_TRUE(report) << report.message;
   }
+}
+
+TEST(GridLayers, AdaptiveSoftmaxSharpensFlatLinesOnly) {
+  const Tensor flat = f64({0.1, 0.2, 0.3, 0.4, 0.5, 0.6}, {1, 6}), sharp = f64({9, 0, 0, 0, 0, 0}, {1, 6});
+  const auto top = [](const Layer& layer, const Tensor& x) {
+    return amax(any_softmax(layer, {}, x, Where::current())).item<double>();
+  };
+  EXPECT_GT(top(softmax_layer(SoftmaxKind::adaptive), flat), top(softmax_layer(), flat) + 0.01);
+  EXPECT_EQ(top(softmax_layer(SoftmaxKind::adaptive), sharp), top(softmax_layer(), sharp));
 }
 
 TEST(GridLayers, GumbelDrawsFromTheSeededGenerator) {

@@ -62,7 +62,7 @@ enum class SoftmaxKind : std::uint8_t {
   gumbel,        ///< with noise from the generator that `manual_seed` seeds
   masked,        ///< of the elements where `mask` is true; 0 elsewhere
   sparse,        ///< sparsemax
-  adaptive,      ///< standard; a name in files of other systems
+  adaptive,  ///< of b x, where b >= 1 sharpens lines whose softmax has a large entropy (Velickovic et al. 2024, arXiv:2410.01104)
   mixture,  ///< of `rows` lines of `columns` logits, added up with weights that are the softmax of the last `rows` elements:
             ///< x [..., rows columns + rows] -> [..., columns]. Standard if rows is 0
   entmax  ///< alpha-entmax: softmax for alpha <= 1, sparsemax for alpha >= 2, in between sparse but smooth
