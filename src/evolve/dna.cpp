@@ -50,10 +50,9 @@ bool is_zero(const Signature& s) {
 std::vector<Signature> extract_dna(const Network& network) {
   const grid::Description& d = network.description();
   const DirectionReader reader(network);
-  const grid::Layer fresh = grid::Description().layers[0];
   std::vector<Signature> dna;
   for (std::size_t i = 0; i < d.layers.size(); ++i)
-    if (d.layers[i] != fresh)
+    if (!grid::is_fresh(d.layers[i]))
       dna.push_back({d.coordinate(i), d.layers[i].type, d.layers[i].dtype, reader.direction(network.layer(i))});
   return dna;
 }

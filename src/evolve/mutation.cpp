@@ -56,7 +56,6 @@ class Genome {
   }
 
  private:
-  static bool is_fresh(const Layer& layer) { return layer == grid::Description().layers[0]; }
   std::string name_of_layer(std::size_t index) const {
     const Coordinate at = description_.coordinate(index);
     return fmt::format("z{}y{}x{}l{}", at.z, at.y, at.x, at.layer);

@@ -44,6 +44,10 @@ Activation activation(std::string_view name) {
   return static_cast<Activation>(static_cast<int>(position_of("the activation", name, kActivationNames)) - 1);
 }
 
+bool is_fresh(const Layer& layer) {
+  return layer.disabled && layer.type == LayerType::dense && layer.inputs == 0 && layer.outputs == 0;
+}
+
 std::string to_string(const Coordinate& at) { return fmt::format("{},{},{},{}", at.z, at.y, at.x, at.layer); }
 
 Description::Description(Extent depth, Extent rows, Extent columns, Extent layers_per_cell)
@@ -137,11 +141,12 @@ class Checker {
     }
     if (!is_number_type(l.dtype))
       add(path + "/dtype", fmt::format("{} is not a type of parameters", weft::name_of(l.dtype)));
-    const bool is_fresh = l.disabled && parameters_of_is_empty(l);
     const std::size_t before = found_.size();
-    if (!is_fresh) check_numbers(path, l);
-    if (found_.size() == before && !is_fresh) check_members(path, l);
-    if (found_.size() == before && !is_fresh) check_size(path, l);
+    if (!is_fresh(l)) {
+      check_numbers(path, l);
+      if (found_.size() == before) check_members(path, l);
+      if (found_.size() == before) check_size(path, l);
+    }
     const bool holds = l.type == LayerType::parallel || l.type == LayerType::sequential;
     if (holds && l.children.empty()) add(path + "/children", "is empty; give at least one layer");
     if (!holds && !l.children.empty()) add(path + "/children", fmt::format("{} has no children", name_of(l.type)));
@@ -156,10 +161,6 @@ class Checker {
       if (gated && width && !gate.link && width(gate) != static_cast<Extent>(l.children.size()))
         add(path + "/gate", fmt::format("gives {} scores for {} children", width(gate), l.children.size()));
     }
-  }
-
-  static bool parameters_of_is_empty(const Layer& l) {
-    return l.type == LayerType::dense && l.inputs == 0 && l.outputs == 0;
   }
 
   void check_child(const std::string& path, const Layer& child, int depth) {

@@ -216,9 +216,8 @@ class DescriptionReader {
 
 Value to_value(const Description& d) {
   Value::Array layers;
-  const Description fresh;
   for (std::size_t i = 0; i < d.layers.size(); ++i) {
-    if (d.layers[i] == fresh.layers[0]) continue;
+    if (is_fresh(d.layers[i])) continue;
     ValueObject object;
     object.set("at", coordinate_value(d.coordinate(i)));
     const Value layer = layer_value(d.layers[i], false);

@@ -130,7 +130,7 @@ constexpr LayerField kLayerFields[] = {
     {"vocabulary", &Layer::vocabulary, types(LayerType::embedding), 1, 0x1p31 - 1},
     {"clusters", &Layer::clusters, types(LayerType::kmeans), 1, kMost},
     {"features", &Layer::features, types(LayerType::kmeans), 0, 1},
-    {"temperature", &Layer::temperature, types(LayerType::kmeans, LayerType::softmax), 1e-30, kNumberMost},
+    {"temperature", &Layer::temperature, types(LayerType::kmeans, LayerType::softmax), 1e-15, kNumberMost},
     {"epsilon", &Layer::epsilon, types(LayerType::rms_norm, LayerType::layer_norm), 0, kNumberMost},
     {"rows", &Layer::rows, types(LayerType::softmax), 0, kMost},
     {"columns", &Layer::columns, types(LayerType::softmax), 0, kMost},
@@ -143,11 +143,8 @@ constexpr LayerField kLayerFields[] = {
 const LayerRow& row_of(LayerType type) { return kLayerRows[static_cast<int>(type)]; }
 
 std::vector<ParameterSpec> parameters_of(const Layer& layer) {
-  // A fresh layer has no extents yet.
   const auto parameters = row_of(layer.type).parameters;
-  if (!parameters || (layer.disabled && layer.type == LayerType::dense && layer.inputs == 0 && layer.outputs == 0))
-    return {};
-  return parameters(layer);
+  return parameters && !is_fresh(layer) ? parameters(layer) : std::vector<ParameterSpec>();
 }
 
 std::span<const LayerField> layer_fields() { return kLayerFields; }

@@ -164,7 +164,7 @@ Network::Network(Description description)
   check(description_);
   for (std::size_t i = 0; i < description_.layers.size(); ++i) {
     layers_.push_back(std::make_unique<LayerModule>(description_.layers[i]));
-    if (description_.layers[i] == Description().layers[0]) continue;  // fresh: nothing to train or to show
+    if (is_fresh(description_.layers[i])) continue;  // nothing to train or to show
     const Coordinate at = description_.coordinate(i);
     add(fmt::format("z{}y{}x{}l{}", at.z, at.y, at.x, at.layer), *layers_.back());
   }
@@ -221,9 +221,11 @@ void Network::changed() {
 namespace {
 
 void set_type(Layer& layer, DType type) {
+  if (is_fresh(layer)) return;
   layer.dtype = type;
   for (auto* inside : {&layer.children, &layer.gate})
-    for (Layer& child : *inside) set_type(child, type);
+    for (Layer& child : *inside)
+      if (!child.link) set_type(child, type);
 }
 
 void check_type(DType type) {
@@ -258,15 +260,19 @@ void Network::morph(const Coordinate& at, DType type) {
 
 void Network::set_disabled(const Coordinate& at, bool disabled) {
   Layer& layer = description_.at(at);
-  if (!disabled && layer.type == LayerType::dense && layer.inputs == 0)
+  if (is_fresh(layer) && !disabled)
     throw UsageError(
-        fmt::format("network: layer {} is a fresh one without parameters; describe it first", to_string(at)));
+        fmt::format("network: layer {} is fresh, so there is nothing to enable; describe it first", to_string(at)));
   layer.disabled = disabled;
   changed();
 }
 
 void Network::set_activation(const Coordinate& at, Activation activation) {
-  description_.at(at).activation = activation;
+  Layer& layer = description_.at(at);
+  if (!row_of(layer.type).activates)
+    throw UsageError(
+        fmt::format("network: layer {} is {}, which has no activation", to_string(at), name_of(layer.type)));
+  layer.activation = activation;
   changed();
 }
 

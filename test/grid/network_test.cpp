@@ -242,6 +242,18 @@ TEST(GridNetwork, TrainsInEveryNumberType) {
   }
 }
 
+TEST(GridNetwork, FreshLayersStayAsTheyAre) {
+  Description d(1, 1, 1, 3);
+  d.layers[1] = rms_norm_layer(2);
+  Network network(d);
+  network.morph(DType::i8);
+  EXPECT_TRUE(is_fresh(network.description().layers[0]));
+  EXPECT_EQ(network.description().layers[0], d.layers[0]);
+  EXPECT_EQ(from_value(to_value(network.description())), network.description());
+  EXPECT_THROW(network.set_disabled({0, 0, 0, 0}, false), UsageError);
+  EXPECT_THROW(network.set_activation({0, 0, 0, 1}, Activation::relu), UsageError);
+}
+
 TEST(GridNetwork, MemoryCountsBits) {
   auto network = network_of({dense_layer(10, 10), rms_norm_layer(10)});
   EXPECT_EQ(network->memory().parameters, 110u);

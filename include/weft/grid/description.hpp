@@ -125,10 +125,13 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
+/// Whether a layer was not described yet: dense, without extents, disabled.
+bool is_fresh(const Layer& layer);
+
 /// The layers of all cells, in the order of their index ((z rows + y) columns + x) layers_per_cell + layer. A pass visits them in
 /// this order.
 struct Description {
-  /// A grid of fresh layers: dense, without extents, disabled.
+  /// A grid of fresh layers.
   /// Errors  UsageError: an extent below 1, or more than 65,536 layers.
   explicit Description(Extent depth = 1, Extent rows = 1, Extent columns = 1, Extent layers_per_cell = 1);
   /// A grid of one cell with these layers.

@@ -89,6 +89,7 @@ class Network : public nn::Module {
   /// Errors  UsageError: not one of kNumberTypes
   void morph(DType type);
   void morph(const Coordinate& at, DType type);
+  /// Errors of both  UsageError: a fresh layer that is to be enabled, or a type of layer without activation
   void set_disabled(const Coordinate& at, bool disabled);
   void set_activation(const Coordinate& at, Activation activation);
 
