@@ -16,7 +16,7 @@ constexpr std::string_view kActivationNames[] = {"linear", "relu", "silu", "gelu
 constexpr std::string_view kCombineNames[] = {"concat", "add", "average", "filter"};
 constexpr std::string_view kSoftmaxNames[] = {"standard", "grid",   "hierarchical", "temperature", "gumbel",
                                               "masked",   "sparse", "adaptive",     "mixture",     "entmax"};
-constexpr Extent kLayersMax = 1 << 16;
+constexpr Extent kLayersMax = 1 << 14;
 
 /// The number of layers of a grid; nothing if an extent is below 1 or there are too many.
 std::optional<Extent> layer_count(const Description& d) {

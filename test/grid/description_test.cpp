@@ -187,6 +187,11 @@ TEST(GridDescription, HostileSizesAreRefusedBeforeTheyAreMade) {
         R"({"layers": [{"at": [0, 0, 0], "type": "residual"}]})", R"({"layers": {}})", R"([])",
         R"({"format": "other"})", R"({"extra": 1})"})
     EXPECT_THROW(from_json(json), UsageError) << json;
+  std::string many = R"({"type": "residual"})";
+  for (int i = 0; i < 14; ++i) many += ", " + many;
+  EXPECT_THROW(
+      from_json(R"({"layers": [{"type": "sequential", "children": [)" + many + R"(, {"type": "residual"}]}]})"),
+      UsageError);
   std::string nested = R"({"type": "dense", "inputs": 1, "outputs": 1})";
   for (int i = 0; i < 28; ++i) nested = R"({"type": "sequential", "children": [)" + nested + "]}";
   EXPECT_TRUE(holds(message_of(R"({"layers": [)" + nested + "]}"), "nested deeper than"));

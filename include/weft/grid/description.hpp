@@ -132,7 +132,7 @@ bool is_fresh(const Layer& layer);
 /// this order.
 struct Description {
   /// A grid of fresh layers.
-  /// Errors  UsageError: an extent below 1, or more than 65,536 layers.
+  /// Errors  UsageError: an extent below 1, or more than 16,384 layers.
   explicit Description(Extent depth = 1, Extent rows = 1, Extent columns = 1, Extent layers_per_cell = 1);
   /// A grid of one cell with these layers.
   static Description chain(std::vector<Layer> layers);
