@@ -196,32 +196,26 @@ std::vector<LinkState> TargetPropagation::step(const Activity& a, const Tensor& 
     throw ShapeError(fmt::format("target propagation: the target is {}, the output {}",
                                  target.defined() ? target.shape().to_string() : "undefined",
                                  a.outputs.back().shape().to_string()));
-  // How the target of each output differs from it, as far as later layers have asked.
-  std::vector<Tensor> wanted(count);
+  // How the target of each output differs from it: what later layers ask for, and what earlier ones (by links) ask for afterwards.
+  std::vector<Tensor> wanted(count), wanted_late(count);
+  std::size_t asking = count;
   const auto ask = [&](std::ptrdiff_t source, const Tensor& change) {
     if (source < 0 || !change.defined()) return;
-    Tensor& sum = wanted[static_cast<std::size_t>(source)];
-    if (!a.outputs[static_cast<std::size_t>(source)].defined() ||
-        a.outputs[static_cast<std::size_t>(source)].shape() != change.shape())
+    const auto from = static_cast<std::size_t>(source);
+    if (!a.outputs[from].defined() || a.outputs[from].shape() != change.shape())
       return;  // the source has moved on since
+    Tensor& sum = from < asking ? wanted[from] : wanted_late[from];
     sum = sum.defined() ? sum + change : change;
   };
   wanted.back() = detach(target) - detach(a.outputs.back());
-  std::vector<LinkState> states;
   std::vector<Change> updates;
-  for (std::size_t i = count; i-- > 0;) {
-    const Layer& layer = d.layers[i];
-    if (!wanted[i].defined() || !a.inputs[i].defined()) continue;
+  const auto respond = [&](std::size_t i, const Tensor& change_wanted) {
     const std::ptrdiff_t source = a.sources[i];
-    if (layer.disabled) {
-      ask(source, wanted[i]);
-      continue;
-    }
-    const Tensor actual = detach(a.outputs[i]), aim = actual + wanted[i];
+    const Tensor actual = detach(a.outputs[i]), aim = actual + change_wanted;
     LinkState state{to_string(d.coordinate(i)), aim, {}, {}};
     const Tensor norms = norm(actual) * norm(aim);
     state.budget = (sum(actual * aim) / elementwise("maximum", {norms, scalar_like(1e-12, norms)}) + 1.0) * 0.5;
-    state.gap = elementwise("sqrt", {mean(elementwise("square", {wanted[i]}))});
+    state.gap = elementwise("sqrt", {mean(elementwise("square", {change_wanted}))});
     const Tensor rate =
         elementwise("where", {state.budget >= options_.budget_min, (state.budget * 0.5 + 0.5) * options_.learning_rate,
                               scalar_like(0, state.budget)});
@@ -232,8 +226,21 @@ std::vector<LinkState> TargetPropagation::step(const Activity& a, const Tensor& 
     for (const Change& change : response.changes) updates.push_back({change.parameter, change.by * rate});
     ask(source, response.input_change);
     ask(a.skip_sources[i], response.skip_change);
-    states.insert(states.begin(), std::move(state));
+    return state;
+  };
+  std::vector<LinkState> states;
+  while (asking-- > 0) {
+    if (!wanted[asking].defined() || !a.inputs[asking].defined()) continue;
+    if (d.layers[asking].disabled)
+      ask(a.sources[asking], wanted[asking]);
+    else
+      states.insert(states.begin(), respond(asking, wanted[asking]));
   }
+  // Layers that earlier ones read respond to these too, once: what they ask for in turn would go round for ever.
+  asking = 0;
+  const std::vector<Tensor> late = wanted_late;
+  for (std::size_t i = count; i-- > 0;)
+    if (late[i].defined() && a.inputs[i].defined() && !d.layers[i].disabled) respond(i, late[i]);
   // After all layers have responded: their targets come from the parameters that gave the outputs.
   const NoGrad no_grad;
   for (Change& update : updates) update.parameter.assign(update.parameter + update.by);

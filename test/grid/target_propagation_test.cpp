@@ -145,6 +145,36 @@ TEST(GridTargetPropagation, LearnsOnAMeshToo) {
   EXPECT_THROW(TargetPropagation(other).step(mesh, y), UsageError);
 }
 
+// The second layer's output is the first one's input in the next tick, so the first layer sends it a target.
+TEST(GridTargetPropagation, LinksSendTargetsToLaterLayers) {
+  const auto moved = [](bool linked) {
+    manual_seed(9);
+    Description d = Description::chain({dense_layer(2, 2, Activation::linear), dense_layer(2, 2, Activation::linear),
+                                        dense_layer(2, 2, Activation::linear)});
+    if (linked) d.layers[0].link = Coordinate{0, 0, 0, 1};
+    Network network(d);
+    network.initialize(4);
+    Systolic mesh(network);
+    mesh.set_input(rand({4, 2}, -1, 1));
+    if (linked) mesh.set_output({0, 0, 0, 1}, rand({4, 2}, -1, 1));
+    mesh.ticks(3);
+    const std::vector<float> before = values(network.layer(1).weights()[0]);
+    TargetPropagation propagation(network, {.gradient_scale = 1, .learning_rate = 1, .budget_min = 0});
+    const std::vector<LinkState> states = propagation.step(mesh, rand({4, 2}, -1, 1));
+    EXPECT_EQ(states.size(), 3u);
+    // Its own update alone: rate e^T x / batch.
+    const Tensor y = mesh.output({0, 0, 0, 1}), x = mesh.input({0, 0, 0, 1});
+    const double rate = 0.5 + states[1].budget.item<float>() / 2;
+    const std::vector<float> own = values(matmul(transpose(states[1].target - y), x) * (rate / 4)),
+                             after = values(network.layer(1).weights()[0]);
+    double rest = 0;
+    for (std::size_t i = 0; i < own.size(); ++i) rest += std::fabs(after[i] - before[i] - own[i]);
+    return rest;
+  };
+  EXPECT_LT(moved(false), 1e-5);
+  EXPECT_GT(moved(true), 1e-3);
+}
+
 TEST(GridTargetPropagation, RefusesWhatDoesNotFit) {
   Network network(mlp({3, 2}));
   EXPECT_THROW(TargetPropagation(network).step(inputs(), zeros({32, 3})), ShapeError);

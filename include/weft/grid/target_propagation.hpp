@@ -34,7 +34,8 @@ struct LinkState {
 /// One update of all layers of the grid. Let a layer give y = f(x, W) and let t be its target; that of the last layer is given.
 ///
 /// Chain rule: with e = t - y, the target of x is x + gradient_scale J_x^T e, and W moves by rate J_W^T e. Targets of a layer that
-/// several read, as input or as skip, are added up as changes.
+/// several read, as input or as skip, are added up as changes. A layer that an earlier one reads by its link responds to that target
+/// by itself, after all others.
 ///
 /// Gap: the target of input j is sum_o w_oj t_o / sum_o |w_oj| where the denominator is above 0.01, with w the weight of dense, the
 /// input weight of rnn, the four of lstm, the query of attention; other layers leave the input as its own target. With g = t - y:
