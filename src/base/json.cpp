@@ -64,14 +64,16 @@ std::string parser_fact(std::string_view message) {
 
 }  // namespace
 
-void JsonCursor::error(std::string_view what) const {
+std::string JsonCursor::place(std::string_view what) const {
   const std::string_view before = text_.substr(0, byte_ == 0 ? 0 : byte_ - 1);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const auto newline = before.rfind('\n');
   const std::string_view row = newline == std::string_view::npos ? before : before.substr(newline + 1);
   const auto column = 1 + std::count_if(row.begin(), row.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  throw FileError(fmt::format("{}: line {}, column {}: {}", source_, line, column, what));
+  return fmt::format("{}: line {}, column {}: {}", source_, line, column, what);
 }
+
+void JsonCursor::error(std::string_view what, JsonError::Fact fact) const { throw JsonError(place(what), fact, byte_); }
 
 /// Checks the rules that nlohmann's parser does not check, and passes the pieces on.
 struct JsonEvents : nlohmann::json_sax<Json> {
@@ -80,7 +82,8 @@ struct JsonEvents : nlohmann::json_sax<Json> {
 
   void count() {
     if (++values > limits.max_values)
-      cursor.error(fmt::format("more than {} values; the file is too large to be read", limits.max_values));
+      cursor.error(fmt::format("more than {} values; the file is too large to be read", limits.max_values),
+                   JsonError::Fact::limit);
   }
   bool scalar(Json value) {
     count();
@@ -90,7 +93,8 @@ struct JsonEvents : nlohmann::json_sax<Json> {
   bool start(bool object) {
     count();
     if (static_cast<int>(keys.size()) >= limits.max_depth)
-      cursor.error(fmt::format("arrays and objects are nested deeper than {}", limits.max_depth));
+      cursor.error(fmt::format("arrays and objects are nested deeper than {}", limits.max_depth),
+                   JsonError::Fact::limit);
     keys.emplace_back();
     handler.start(object, cursor);
     return true;
@@ -114,14 +118,15 @@ struct JsonEvents : nlohmann::json_sax<Json> {
   bool end_array() override { return end(false); }
   bool key(string_t& name) override {
     count();
-    if (!keys.back().insert(name).second) cursor.error(fmt::format("key {} occurs twice; keep one", quote(name)));
+    if (!keys.back().insert(name).second)
+      cursor.error(fmt::format("key {} occurs twice; keep one", quote(name)), JsonError::Fact::duplicate_key);
     handler.key(name, cursor);
     return true;
   }
   bool parse_error(std::size_t position, const std::string& last, const nlohmann::detail::exception& failure) override {
     cursor.byte_ = position;  // exact if the parser had read one character ahead; after the text at its end
     const std::string near = last.empty() ? "" : fmt::format(", near {}", quote(last, 40));
-    cursor.error(fmt::format("not valid JSON: {}{}", parser_fact(failure.what()), near));
+    cursor.error(fmt::format("not valid JSON: {}{}", parser_fact(failure.what()), near), JsonError::Fact::syntax);
   }
 
   JsonHandler& handler;

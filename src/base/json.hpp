@@ -8,9 +8,24 @@
 #include <string>
 #include <string_view>
 
+#include "weft/error.hpp"
+
 namespace weft {
 
 using Json = nlohmann::json;
+
+/// A text that is refused at one of its bytes.
+class JsonError : public FileError {
+ public:
+  enum class Fact : std::uint8_t { syntax, duplicate_key, limit, refused };
+  JsonError(const std::string& message, Fact fact, std::size_t byte) : FileError(message), fact_(fact), byte_(byte) {}
+  Fact fact() const { return fact_; }
+  std::size_t byte() const { return byte_; }
+
+ private:
+  Fact fact_;
+  std::size_t byte_;
+};
 
 struct JsonLimits {
   int max_depth = 64;                                  ///< nested arrays and objects
@@ -19,7 +34,7 @@ struct JsonLimits {
 };
 
 /// Parses all of `text`. FileError "source: line 3, column 12: ..." if it is not JSON (RFC 8259, in UTF-8, no byte order mark),
-/// repeats a key in one object, or exceeds a limit.
+/// repeats a key in one object, or exceeds a limit; the error is a JsonError where it has a byte.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
 /// Reads and parses a file. FileError as `read_file` and `parse_json`.
@@ -43,7 +58,9 @@ class JsonCursor {
   JsonCursor(std::string_view text, std::string_view source) : text_(text), source_(source) {}
   std::size_t byte() const { return byte_; }
   /// "source: line 3, column 12: what"; columns count characters from 1.
-  [[noreturn]] void error(std::string_view what) const;
+  std::string place(std::string_view what) const;
+  /// Throws a JsonError with this message.
+  [[noreturn]] void error(std::string_view what, JsonError::Fact fact = JsonError::Fact::refused) const;
 
  private:
   friend struct JsonEvents;

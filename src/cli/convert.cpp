@@ -11,6 +11,7 @@
 #include "cli/output.hpp"
 #include "io/convert_model.hpp"
 #include "llm/convert.hpp"
+#include "metatensor/source.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -59,7 +60,7 @@ int convert(const ConvertRequest& request) {
           fmt::format("--type {}: there is no such type; choose F32, F16 or BF16", quote(request.type, 40)));
     options.type = format->type;
   }
-  const io::TensorSource model = io::TensorSource::open(request.in);
+  const io::TensorSource model = metatensor::open_source(request.in);
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
   if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
     return convert_between_kinds(request, model, {.type = options.type});
@@ -71,7 +72,10 @@ int convert(const ConvertRequest& request) {
                                total ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
                                quote(tensor.name, 64)));
   };
-  io::convert_model(model, request.out, options);
+  if (request.out.extension() == ".metatensor")
+    metatensor::write_model(model, request.out, options);
+  else
+    io::convert_model(model, request.out, options);
   console.status("100 %", true);
   console.end_status();
   fmt::print("{} tensors, {} bytes: {}\n", model.tensors().size(),
@@ -90,9 +94,11 @@ void set_up_convert(CLI::App& app, Action& action) {
       "tokenizer, as the other kind of file names and lays out its tensors. Otherwise tensors keep their names, and "
       "metadata of\n"
       "GGUF becomes text in safetensors and comes back as it was. Blocks become F32, and so do norms and biases in "
-      "GGUF; other types stay.");
-  app.add_option("in", r.in, "a GGUF file, a safetensors file, or a Hugging Face folder")->required();
-  app.add_option("out", r.out, "the file to write, whose name ends in .gguf or .safetensors, or a folder")->required();
+      "GGUF; other types stay.\n"
+      "A metatensor file keeps all types, blocks too.");
+  app.add_option("in", r.in, "a GGUF, safetensors or metatensor file, or a Hugging Face folder")->required();
+  app.add_option("out", r.out, "the file to write, whose name ends in .gguf, .safetensors or .metatensor, or a folder")
+      ->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");
   app.add_flag("--no-tokenizer", r.no_tokenizer, "between a GGUF file and a folder: leave the tokenizer behind");
   app.add_flag("--no-metadata", r.no_metadata, "leave metadata behind");

@@ -17,7 +17,9 @@
 #include "io/tensor_source.hpp"
 #include "llm/families.hpp"
 #include "llm/read_config.hpp"
+#include "metatensor/source.hpp"
 #include "weft/error.hpp"
+#include "weft/metatensor.hpp"
 #include "weft/onnx.hpp"
 #include "weft/train/checkpoint.hpp"
 
@@ -29,7 +31,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct InspectRequest {
   fs::path path;
-  bool json = false, full = false, check = false, graph = false;
+  bool json = false, full = false, check = false, graph = false, validate = false;
 };
 
 constexpr std::size_t kShownElements = 8;  // of a long array
@@ -99,6 +101,20 @@ void add_config(const fs::path& folder, Facts& facts) {
   }
 }
 
+/// What a metatensor file holds beside tensors.
+void add_schema(const fs::path& path, Facts& facts) {
+  const metatensor::File file = metatensor::File::open(path);
+  for (const std::string& name : file.paths()) {
+    const metatensor::Node& node = file.at(name);
+    if (node.kind == metatensor::Kind::flat) continue;
+    const bool is_blob = node.kind == metatensor::Kind::blob;
+    facts.metadata.push_back({name, is_blob ? "blob" : "records",
+                              OrderedJson::parse(metatensor::to_value(node).to_json()),
+                              is_blob ? fmt::format("{} entries, {} bytes", node.count, file.range(name).size())
+                                      : fmt::format("{} of {} bytes", node.count, node.layout->stride())});
+  }
+}
+
 Facts facts_of(const io::TensorSource& model, bool full) {
   Facts facts;
   if (const io::GgufFile* gguf = model.gguf()) {
@@ -114,8 +130,11 @@ Facts facts_of(const io::TensorSource& model, bool full) {
     const auto& metadata = model.safetensors_metadata();
     const auto format = metadata.find("format");
     const bool checkpoint = format != metadata.end() && format->second == "weft-checkpoint-1";
-    facts.head = {{"format", checkpoint ? "Weft checkpoint (safetensors)" : "safetensors"},
+    facts.head = {{"format", model.kind() == io::SourceKind::metatensor ? "metatensor"
+                             : checkpoint                               ? "Weft checkpoint (safetensors)"
+                                                                        : "safetensors"},
                   {"file_bytes", fs::file_size(model.path())}};
+    if (model.kind() == io::SourceKind::metatensor) add_schema(model.path(), facts);
     for (const auto& [key, value] : metadata)
       facts.metadata.push_back({key, "", value, quote(value, full ? value.size() : kShownBytes)});
   }
@@ -218,14 +237,34 @@ int print_graph(const io::TensorSource& model) {
   return kOk;
 }
 
+/// All broken rules of a safetensors or metatensor file.
+int validate(const InspectRequest& request) {
+  if (request.full || request.check || request.graph)
+    throw UsageError("weft inspect: --validate can be combined with --json only");
+  const std::vector<FormatViolation> violations = metatensor::validate(request.path);
+  if (request.json) {
+    OrderedJson list = OrderedJson::array();
+    for (const FormatViolation& each : violations)
+      list.push_back({{"code", each.code}, {"byte", each.byte}, {"name", each.name}, {"message", each.message}});
+    put_foreign(json_text({{"path", request.path.string()}, {"violations", std::move(list)}}, 2) + "\n");
+  } else {
+    std::string text;
+    for (const FormatViolation& each : violations)
+      text += fmt::format("{:<22}  byte {:<12}  {}\n", each.code, each.byte, each.message);
+    put_foreign(violations.empty() ? "no rule of the format is broken\n" : text);
+  }
+  return violations.empty() ? kOk : kFile;
+}
+
 int inspect(const InspectRequest& request) {
+  if (request.validate) return validate(request);
   if (request.path.extension() == ".onnx") {
     if (request.json || request.graph || request.check)
       throw UsageError("weft inspect: --json, --graph and --check are for files of weights; leave them out");
     put_foreign(onnx::load(request.path, kCpu).describe());
     return kOk;
   }
-  const io::TensorSource model = io::TensorSource::open(checkpoint_of_run(request.path));
+  const io::TensorSource model = metatensor::open_source(checkpoint_of_run(request.path));
   if (request.graph && (request.json || request.full || request.check))
     throw UsageError("weft inspect: --graph cannot be combined with --json, --full or --check");
   if (request.graph) return print_graph(model);
@@ -249,14 +288,16 @@ int inspect(const InspectRequest& request) {
 void set_up_inspect(CLI::App& app, Action& action) {
   auto request = std::make_shared<InspectRequest>();
   InspectRequest& r = *request;
-  app.add_option(
-         "model", r.path,
-         "a GGUF file (any part of a split one), a safetensors file, a Hugging Face folder, a model of ONNX, or a "
-         "checkpoint or run of weft train")
+  app.add_option("model", r.path,
+                 "a GGUF file (any part of a split one), a safetensors or metatensor file, a Hugging Face folder, a "
+                 "model of ONNX, or a "
+                 "checkpoint or run of weft train")
       ->required();
   app.add_flag("--json", r.json, "for machines");
   app.add_flag("--full", r.full, "print long arrays and texts of the metadata in full");
   app.add_flag("--check", r.check, "read the data and refuse values or scales that are NaN or infinite");
+  app.add_flag("--validate", r.validate,
+               "list every broken rule of a safetensors or metatensor file, with its code and byte");
   app.add_flag("--graph", r.graph,
                "print what a language model computes, node by node, once its configuration and tensors are checked");
   app.callback([&action, request] { action = [request] { return inspect(*request); }; });

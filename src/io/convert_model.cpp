@@ -24,7 +24,9 @@ BlockType target_of(const TensorSource& model, const SourceTensor& tensor, const
   return format.is_plain() ? format.type : BlockType::f32;
 }
 
-void check_type(const std::optional<BlockType>& type) {
+}  // namespace
+
+void check_convert_type(const std::optional<BlockType>& type) {
   if (type && *type != BlockType::f32 && *type != BlockType::f16 && *type != BlockType::bf16)
     throw UsageError(
         fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a GGUF "
@@ -32,10 +34,8 @@ void check_type(const std::optional<BlockType>& type) {
                     file_name_of(*type)));
 }
 
-}  // namespace
-
 void convert_model(const TensorSource& model, const std::filesystem::path& out, const ConvertOptions& options) {
-  check_type(options.type);
+  check_convert_type(options.type);
   const std::string ending = out.extension().string();
   if (ending != ".gguf" && ending != ".safetensors")
     throw UsageError(fmt::format("'{}': the name tells the format; let it end in .gguf or .safetensors", out.string()));

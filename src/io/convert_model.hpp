@@ -28,6 +28,9 @@ struct ConvertOptions {
 /// and as GgufWriter and `write_safetensors`.
 void convert_model(const TensorSource& model, const std::filesystem::path& out, const ConvertOptions& options);
 
+/// UsageError for a type that is not F32, F16 or BF16.
+void check_convert_type(const std::optional<BlockType>& type);
+
 /// Metadata as text and back, for `convert_model`. FileError for text that is not UTF-8, and for "gguf.types" that do not fit
 /// the texts.
 SafetensorsMetadata metadata_as_text(const GgufMetadata& metadata);

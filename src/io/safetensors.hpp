@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include "base/file.hpp"
 #include "io/array.hpp"
 #include "weft/dtype.hpp"
+#include "weft/format_error.hpp"
 #include "weft/shape.hpp"
 
 namespace weft::io {
@@ -36,6 +38,22 @@ std::string_view safetensors_dtype(DType type);
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+/// Throws the first violation of a format, or lists all.
+class FormatFindings {
+ public:
+  static constexpr std::size_t kListedMax = 1000;
+  /// Null: throws.
+  explicit FormatFindings(std::vector<FormatViolation>* list) : list_(list) {}
+  void add(std::string_view code, std::uint64_t byte, std::string name, std::string message) {
+    FormatViolation violation{code, byte, std::move(name), std::move(message)};
+    if (!list_) throw FormatError(std::move(violation));
+    if (list_->size() < kListedMax) list_->push_back(std::move(violation));
+  }
+
+ private:
+  std::vector<FormatViolation>* list_;
+};
+
 /// A checked file. All rules of the format are checked before memory of the size that a header claims is allocated: header
 /// length at most 100,000,000 and within the file; a UTF-8 JSON object that begins with '{'; no name or key twice; each tensor
 /// with exactly dtype, shape and data_offsets; extents whose product does not overflow, even with a 0; byte counts that
@@ -43,10 +61,13 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 /// bytes. Const calls are thread safe.
 class SafetensorsFile {
  public:
-  /// Maps the file; the views read from the mapping. FileError "path: ..." for the first broken rule.
+  /// Maps the file; the views read from the mapping. FormatError "path: ..." for the first broken rule.
   static SafetensorsFile open(const std::filesystem::path& path);
   /// Reads from memory that must outlive the result; messages name `source` instead of the path.
   static SafetensorsFile parse(std::span<const std::byte> bytes, std::string source);
+  /// The same with all broken rules in `findings`, in the order of the checks, and in the result what keeps the rules. After text
+  /// that is not JSON, or a name that occurs twice, the rest of the header is not read.
+  static SafetensorsFile parse(std::span<const std::byte> bytes, std::string source, FormatFindings& findings);
 
   /// In the order of their data.
   const std::vector<TensorView>& tensors() const { return tensors_; }
@@ -58,9 +79,17 @@ class SafetensorsFile {
   const std::string& source() const { return source_; }
   /// Null if it was read from memory.
   const MappedFile* file() const { return mapping_.get(); }
+  /// Where in the file the data of the tensors begins.
+  std::uint64_t data_begin() const { return data_begin_; }
+  /// Where the data of a tensor begins, behind `data_begin`.
+  std::uint64_t offset_of(const TensorView& tensor) const {
+    return static_cast<std::uint64_t>(tensor.data.data() - bytes_.data()) - data_begin_;
+  }
 
  private:
   std::string source_;
+  std::uint64_t data_begin_ = 0;
+  std::span<const std::byte> bytes_;
   std::shared_ptr<const MappedFile> mapping_;
   std::vector<TensorView> tensors_;
   std::map<std::string, std::size_t, std::less<>> index_;
@@ -90,6 +119,11 @@ using TensorDataSource =
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
                        const SafetensorsMetadata& metadata, const TensorDataSource& data,
                        AtomicFileOptions options = {});
+/// The same for tensors that are already in the order of the file. The header is padded so that the data begins at a multiple of
+/// `data_alignment` (a multiple of 8) in the file.
+void write_safetensors_in_order(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
+                                const SafetensorsMetadata& metadata, std::uint64_t data_alignment,
+                                const TensorDataSource& data, AtomicFileOptions options = {});
 /// The bytes of such a file in memory.
 std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata = {});
 

@@ -64,25 +64,32 @@ Item checked_item(const Tensor& tensor, std::size_t index) {
   return {&tensor.name, &tensor.dtype, &tensor.shape, total_bits / 8, index};
 }
 
-/// Widest alignment first, so that aligned data stays aligned; then by name.
 template <class Tensor>
-std::vector<Item> in_order_of_writing(std::span<const Tensor> tensors) {
-  std::vector<Item> order;
-  for (const Tensor& tensor : tensors) order.push_back(checked_item(tensor, order.size()));
-  std::sort(order.begin(), order.end(), [](const Item& a, const Item& b) {
-    const auto rank_a = safetensors_dtype_rank(*a.dtype), rank_b = safetensors_dtype_rank(*b.dtype);
-    return rank_a != rank_b ? rank_a > rank_b : *a.name < *b.name;
-  });
+std::vector<Item> checked_items(std::span<const Tensor> tensors) {
+  std::vector<Item> items;
+  for (const Tensor& tensor : tensors) items.push_back(checked_item(tensor, items.size()));
   std::vector<std::string_view> names;
   for (const Tensor& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     throw UsageError(fmt::format("safetensors: two tensors are named {}; give each its own name", quote(*twice)));
+  return items;
+}
+
+/// Widest alignment first, so that aligned data stays aligned; then by name.
+template <class Tensor>
+std::vector<Item> in_order_of_writing(std::span<const Tensor> tensors) {
+  std::vector<Item> order = checked_items(tensors);
+  std::sort(order.begin(), order.end(), [](const Item& a, const Item& b) {
+    const auto rank_a = safetensors_dtype_rank(*a.dtype), rank_b = safetensors_dtype_rank(*b.dtype);
+    return rank_a != rank_b ? rank_a > rank_b : *a.name < *b.name;
+  });
   return order;
 }
 
 /// Header length and header.
-std::string header_text(const std::vector<Item>& order, const SafetensorsMetadata& metadata) {
+std::string header_text(const std::vector<Item>& order, const SafetensorsMetadata& metadata,
+                        std::uint64_t data_alignment = 8) {
   std::string json = "{";
   const auto separate = [&] {
     if (json.back() != '{') json += ',';
@@ -104,7 +111,8 @@ std::string header_text(const std::vector<Item>& order, const SafetensorsMetadat
     at = end;
   }
   json += "}";
-  json.resize((json.size() + 7) / 8 * 8, ' ');
+  json.resize(checked_align_up<UsageError, std::size_t>(json.size() + 8, data_alignment, "safetensors: header") - 8,
+              ' ');
   check_header_size(json.size());
   std::string length(8, '\0');
   for (int i = 0; i < 8; ++i) length[static_cast<std::size_t>(i)] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
@@ -126,20 +134,8 @@ void write_in_order(const std::filesystem::path& path, const std::vector<Item>& 
       options);
 }
 
-}  // namespace
-
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                       const SafetensorsMetadata& metadata, AtomicFileOptions options) {
-  const auto order = in_order_of_writing(tensors);
-  const std::string header = header_text(order, metadata);
-  write_in_order(
-      path, order, header, [&](const Item& item, AtomicFile& file) { file.write(tensors[item.index].data); }, options);
-}
-
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
-                       const SafetensorsMetadata& metadata, const TensorDataSource& data, AtomicFileOptions options) {
-  const auto order = in_order_of_writing(tensors);
-  const std::string header = header_text(order, metadata);
+void write_from_source(const std::filesystem::path& path, const std::vector<Item>& order, const std::string& header,
+                       const TensorDataSource& data, AtomicFileOptions options) {
   write_in_order(
       path, order, header,
       [&](const Item& item, AtomicFile& file) {
@@ -153,6 +149,29 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
                                        quote(*item.name), *item.dtype, item.shape->to_string(), item.bytes, written));
       },
       options);
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const SafetensorsMetadata& metadata, AtomicFileOptions options) {
+  const auto order = in_order_of_writing(tensors);
+  const std::string header = header_text(order, metadata);
+  write_in_order(
+      path, order, header, [&](const Item& item, AtomicFile& file) { file.write(tensors[item.index].data); }, options);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
+                       const SafetensorsMetadata& metadata, const TensorDataSource& data, AtomicFileOptions options) {
+  const auto order = in_order_of_writing(tensors);
+  write_from_source(path, order, header_text(order, metadata), data, options);
+}
+
+void write_safetensors_in_order(const std::filesystem::path& path, std::span<const TensorInfo> tensors,
+                                const SafetensorsMetadata& metadata, std::uint64_t data_alignment,
+                                const TensorDataSource& data, AtomicFileOptions options) {
+  const auto order = checked_items(tensors);
+  write_from_source(path, order, header_text(order, metadata, data_alignment), data, options);
 }
 
 std::vector<std::byte> safetensors_bytes(std::span<const TensorView> tensors, const SafetensorsMetadata& metadata) {

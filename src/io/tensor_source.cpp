@@ -63,9 +63,26 @@ TensorSource TensorSource::open(const std::filesystem::path& path) {
       for (const SafetensorsFile& file : folder.files()) source.files_.push_back(*file.file());
       break;
     }
+    case SourceKind::metatensor: break;  // not among the answers of `source_kind`
   }
-  for (std::size_t i = 0; i < source.tensors_.size(); ++i) source.index_.emplace(source.tensors_[i].name, i);
+  source.index_tensors();
   return source;
+}
+
+TensorSource TensorSource::of(const std::filesystem::path& path, SourceKind kind, std::vector<SourceTensor> tensors,
+                              std::vector<MappedFile> files, SafetensorsMetadata metadata) {
+  TensorSource source;
+  source.path_ = path;
+  source.kind_ = kind;
+  source.tensors_ = std::move(tensors);
+  source.files_ = std::move(files);
+  source.metadata_ = std::move(metadata);
+  source.index_tensors();
+  return source;
+}
+
+void TensorSource::index_tensors() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
 }
 
 const SourceTensor* TensorSource::find(std::string_view name) const {

@@ -18,7 +18,8 @@
 
 namespace weft::io {
 
-enum class SourceKind { gguf, safetensors, folder };
+/// A metatensor file is a safetensors file to this folder; metatensor/source.hpp makes sources of that kind.
+enum class SourceKind { gguf, safetensors, folder, metatensor };
 /// Decides by the kind of path, or by a file's first bytes. FileError if it is neither GGUF nor safetensors.
 SourceKind source_kind(const std::filesystem::path& path);
 
@@ -37,6 +38,9 @@ class TensorSource {
  public:
   /// FileError as `source_kind`, GgufFile, SafetensorsFile and SafetensorsFolder.
   static TensorSource open(const std::filesystem::path& path);
+  /// Tensors in mapped files of any kind of container.
+  static TensorSource of(const std::filesystem::path& path, SourceKind kind, std::vector<SourceTensor> tensors,
+                         std::vector<MappedFile> files, SafetensorsMetadata metadata);
 
   SourceKind kind() const { return kind_; }
   const std::filesystem::path& path() const { return path_; }
@@ -52,7 +56,7 @@ class TensorSource {
   const GgufFile* gguf() const { return gguf_.get(); }
   /// Frees the GGUF file's metadata, which is empty from then on. Tensors stay.
   void forget_metadata();
-  /// Metadata of a safetensors file; empty for the other kinds.
+  /// Metadata of a safetensors or metatensor file; empty for the other kinds.
   const SafetensorsMetadata& safetensors_metadata() const { return metadata_; }
 
   /// The values, row-major, on all threads. FileError if the type cannot be read as f32; UsageError unless `values` has the
@@ -65,6 +69,7 @@ class TensorSource {
   void require_finite(const SourceTensor& tensor, std::span<const std::byte> part) const;
 
  private:
+  void index_tensors();
   BlockType readable_type(const SourceTensor& tensor) const;
 
   SourceKind kind_ = SourceKind::gguf;

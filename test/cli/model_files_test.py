@@ -283,6 +283,40 @@ class Convert(ModelFiles):
         self.refused(USAGE, "the name has more than 63 bytes", "convert", self.folder / "long.safetensors", self.folder / "out.gguf")
         self.assertFalse(out.exists() or (self.folder / "out.gguf").exists())
 
+    # ---- metatensor
+
+    def test_metatensor_keeps_every_type(self):
+        self.run_ok("quantize", self.model, self.folder / "q.gguf", "--type", "Q4_K", "--pure")
+        out = self.folder / "m.metatensor"
+        self.run_ok("convert", self.folder / "q.gguf", out)
+        seen = self.inspect(out)
+        self.assertEqual(seen["format"], "metatensor")
+        types = {t["name"]: (t["type"], t["shape"]) for t in seen["tensors"]}
+        self.assertEqual(types["output.weight"], ("Q4_K", [16, 256]))
+        self.assertEqual(types["blk.0.norm.weight"], ("F32", [256]))
+        self.assertIn("no rule", self.run_ok("inspect", out, "--validate"))
+        stored, metadata = safetensors(out)
+        self.assertEqual(stored["output.weight"][0], "U8")
+        self.assertIn("metatensor", metadata)
+        write_safetensors(self.folder / "b.safetensors", {"mask": ("BOOL", [2], b"\0\1"), "e": ("F8_E4M3", [1], b"\1")})
+        self.run_ok("convert", self.folder / "b.safetensors", self.folder / "b.metatensor")
+        self.assertEqual({t["type"] for t in self.inspect(self.folder / "b.metatensor")["tensors"]}, {"BOOL", "F8_E4M3"})
+        self.run_ok("convert", out, self.folder / "back.safetensors")
+        self.assertEqual(safetensors(self.folder / "back.safetensors")[0]["output.weight"][0], "F32")
+        self.refused(USAGE, "not to Q4_0", "convert", self.model, out, "--type", "Q4_0")
+
+    def test_validate_lists_all_that_is_wrong(self):
+        path = self.folder / "bad.safetensors"
+        head = (b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]},'
+                b'"c":{"dtype":"F99","shape":[1],"data_offsets":[4,5]}}')
+        path.write_bytes(struct.pack("<Q", len(head)) + head + bytes(5))
+        done = weft("inspect", path, "--validate", "--json")
+        self.assertEqual(done.returncode, FILE)
+        self.assertEqual([(v["code"], v["name"]) for v in json.loads(done.stdout)["violations"]],
+                         [("UNKNOWN_DTYPE", "c"), ("SIZE_MISMATCH", "a"), ("OVERLAP", "b")])
+        self.assertIn("OVERLAP", weft("inspect", path, "--validate").stdout)
+        self.refused(USAGE, "--validate can be combined with --json only", "inspect", path, "--validate", "--full")
+
 
 if __name__ == "__main__":
     unittest.main()
