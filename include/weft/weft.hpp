@@ -67,3 +67,4 @@
 #include "weft/transforms.hpp"
 #include "weft/typedef.hpp"
 #include "weft/value.hpp"
+#include "weft/workflow.hpp"

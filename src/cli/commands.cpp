@@ -18,6 +18,7 @@ std::span<const Command> commands() {
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"operations", "Operations", "list, describe and call operations: weft operations list", set_up_operations},
+      {"workflow", "Operations", "check and run workflows of operations: weft workflow run FILE", set_up_workflow},
       {"run", "Scripts", "run a script in its sandbox: JavaScript, TypeScript, JSX", set_up_run},
       {"repl", "Scripts", "a conversation in JavaScript", set_up_repl},
       {"script", "Scripts", "print declarations for TypeScript: weft script types", set_up_script},

@@ -53,6 +53,7 @@ void set_up_grid(CLI::App& app, Action& action);
 void set_up_eval(CLI::App& app, Action& action);
 void set_up_ops(CLI::App& app, Action& action);
 void set_up_operations(CLI::App& app, Action& action);
+void set_up_workflow(CLI::App& app, Action& action);
 void set_up_run(CLI::App& app, Action& action);
 void set_up_repl(CLI::App& app, Action& action);
 void set_up_script(CLI::App& app, Action& action);

@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/file.hpp"
 #include "base/quote.hpp"
 #include "catalogue/wire.hpp"
 #include "cli/commands.hpp"
 #include "cli/elsewhere.hpp"
+#include "cli/offer.hpp"
 #include "cli/operations.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
@@ -19,32 +19,12 @@
 #include "weft/catalogue.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
-#include "weft/io.hpp"
 
 namespace weft::cli {
 namespace {
 
 namespace fs = std::filesystem;
 namespace op = operations;
-
-// The operations of this process, with the rights of its owner, or those of another place.
-struct Offer {
-  explicit Offer(const Elsewhere& place) {
-    if (place.from.empty()) {
-      catalogue.emplace(registry, op::CatalogueOptions{.any_files = true,
-                                                       .tensor_bytes_max = UINT64_MAX,
-                                                       .handles_max = SIZE_MAX,
-                                                       .handle_bytes_max = UINT64_MAX});
-      return;
-    }
-    serve::from_call(*registry, connect(place));
-  }
-  op::Handles& handles() { return catalogue ? catalogue->handles() : none; }
-
-  std::shared_ptr<op::Registry> registry = std::make_shared<op::Registry>();
-  std::optional<op::Catalogue> catalogue;
-  op::Handles none;
-};
 
 int list(const Elsewhere& place, const std::string& space, bool json) {
   const Offer offer(place);
@@ -100,54 +80,6 @@ struct CallRequest {
   bool envelope = false;
 };
 
-Value input_of(const CallRequest& request, op::Handles& handles) {
-  Value input = Value::Object();
-  if (request.input.starts_with('@'))
-    input = Value::parse(read_text_file(request.input.substr(1)), request.input.substr(1));
-  else if (!request.input.empty())
-    input = Value::parse(request.input, "--input");
-  input = op::from_wire(std::move(input), handles, "owner");
-  for (const std::string& pair : request.tensors) {
-    const auto [name, file] = named_file(pair, "--tensor", "FILE.npy");
-    if (!input.is_object()) throw UsageError("--tensor adds members to an input that is an object");
-    input.members().set(name, load_npy(file));
-  }
-  return input;
-}
-
-// Moves the tensors of a value into a list, by their paths; their dtypes and shapes stay in the value.
-void collect(const Value& value, const std::string& path, NamedTensors& tensors) {
-  if (value.is_tensor()) {
-    tensors.emplace(path, value.tensor());
-  } else if (value.is_array()) {
-    for (std::size_t i = 0; i < value.elements().size(); ++i)
-      collect(value[i], fmt::format("{}{}{}", path, path.empty() ? "" : ".", i), tensors);
-  } else if (value.is_object()) {
-    for (const auto& [key, member] : value.members()) collect(member, path.empty() ? key : path + "." + key, tensors);
-  }
-}
-
-void write_tensors(const fs::path& path, const Value& data) {
-  NamedTensors tensors;
-  collect(data, "", tensors);
-  if (tensors.empty()) throw UsageError("--out: the answer has no tensors");
-  if (path.extension() == ".safetensors") return save_safetensors(path, tensors);
-  if (path.extension() == ".npz") return save_npz(path, tensors);
-  if (tensors.size() > 1)
-    throw UsageError(
-        fmt::format("--out: the answer has {} tensors; write a .npz or .safetensors file", tensors.size()));
-  save_npy(path, tensors.begin()->second);
-}
-
-int exit_code_of(const op::OperationError& error) {
-  for (const std::string_view code : {op::kNotFound, op::kValidationError, std::string_view("USAGE_ERROR"),
-                                      std::string_view("SHAPE_ERROR"), std::string_view("DTYPE_ERROR")})
-    if (error.code() == code) return kUsage;
-  if (error.code() == "FILE_ERROR") return kFile;
-  if (error.code() == "DEVICE_ERROR") return kDevice;
-  return kFailure;
-}
-
 int call(const CallRequest& request) {
   set_default_device(parse_device(request.device));
   Offer offer(request.place);
@@ -159,7 +91,8 @@ int call(const CallRequest& request) {
     options.deadline = op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout * 1000));
   StopOnInterrupt interrupt;
   try {
-    op::Subscription answers = exchange.subscribe(request.id, input_of(request, offer.handles()), options);
+    op::Subscription answers =
+        exchange.subscribe(request.id, call_input(request.input, request.tensors, offer.handles()), options);
     const std::stop_callback stop(interrupt.token(), [&] { answers.abort(); });
     while (const auto answer = answers.next()) {
       for (const std::string& warning : answer->warnings) put_message(fmt::format("warning: {}", warning));
@@ -184,15 +117,6 @@ std::shared_ptr<Elsewhere> add_place(CLI::App& app) {
 }
 
 }  // namespace
-
-// "NAME=FILE" in two.
-std::pair<std::string, std::string> named_file(const std::string& pair, std::string_view option,
-                                               std::string_view file) {
-  const auto equals = pair.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw UsageError(fmt::format("{} is {}, and not NAME={}", option, quote(pair), file));
-  return {pair.substr(0, equals), pair.substr(equals + 1)};
-}
 
 void set_up_operations(CLI::App& app, Action& action) {
   app.require_subcommand(1);
