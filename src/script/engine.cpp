@@ -93,6 +93,7 @@ Engine::Engine(const IsolateOptions& given)
     define_optimizers(*this);
     define_custom(*this);
     define_operations(*this);
+    define_workflow(*this);
     define_files(*this);
     define_net(*this);
     define_loader(*this);

@@ -301,6 +301,7 @@ void define_modules(Engine& engine);
 void define_optimizers(Engine& engine);
 void define_custom(Engine& engine);
 void define_operations(Engine& engine);
+void define_workflow(Engine& engine);
 void define_files(Engine& engine);
 void define_console(Engine& engine);
 void define_timers(Engine& engine);

@@ -36,6 +36,9 @@ struct OperationsState {
 /// Errors: AccessError if none were granted.
 OperationsState& operations_of(Engine& engine);
 
+/// Errors: AccessError unless the script may call the operation.
+void require_granted(Engine& engine, const OperationsState& state, const std::string& id);
+
 /// The value with its tensors in another session.
 Value in_session(Value value, SessionState& to);
 /// Computes the tensors of a value.

@@ -36,15 +36,10 @@ Local list_operations(Engine& engine, JSValueConst, Arguments) {
   return value_to(engine, all);
 }
 
-void check_allowed(Engine& engine, const OperationsState& state, const std::string& id) {
-  if (!is_allowed(engine, state, id))
-    throw AccessError(fmt::format("operations: {} is not granted; grant it with --allow-operations", quote(id)));
-}
-
 Local describe_operation(Engine& engine, JSValueConst, Arguments arguments) {
   const OperationsState& state = operations_of(engine);
   const std::string id = engine.text(at(arguments, 0));
-  check_allowed(engine, state, id);
+  require_granted(engine, state, id);
   const auto found = state.exchange->registry().find(id);
   if (!found) throw UsageError(fmt::format("operations: there is no operation {}", quote(id)));
   return value_to(engine, op::to_value(*found));
@@ -82,7 +77,7 @@ struct OperationRequest {
 };
 OperationRequest request_from(Engine& engine, OperationsState& state, Arguments arguments, std::string_view function) {
   OperationRequest request{.id = engine.text(at(arguments, 0)), .input = Value::Object(), .options = {}};
-  check_allowed(engine, state, request.id);
+  require_granted(engine, state, request.id);
   Options options(engine, at(arguments, 2), function);
   const double timeout = options.number("timeout", 0);
   options.finish();
@@ -197,6 +192,11 @@ Local same_iterator(Engine& engine, JSValueConst self, Arguments) {
 }
 
 }  // namespace
+
+void require_granted(Engine& engine, const OperationsState& state, const std::string& id) {
+  if (!is_allowed(engine, state, id))
+    throw AccessError(fmt::format("operations: {} is not granted; grant it with --allow-operations", quote(id)));
+}
 
 void OperationsState::end() {
   {

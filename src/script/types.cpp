@@ -266,6 +266,17 @@ declare module "weft" {
     function register(specification: Specification,
       f: (input: any, call: { identity: string | null; requestId: string }) => unknown): string;
   }
+  /** Trees of granted operations: `<workflow.Sequential>` with children, or {type, props, children}. docs/workflows.md has the props. */
+  export namespace workflow {
+    const Operation: "Operation", Sequential: "Sequential", Parallel: "Parallel", Conditional: "Conditional", Map: "Map";
+    interface Problem { code: string; path: string; message: string }
+    type Template = Element | { name?: string; description?: string; inputSchema?: unknown; outputSchema?: unknown;
+      onFailure?: "abort-dependents" | "continue-running"; tree: Element };
+    /** What is wrong; nothing runs. */
+    function check(template: Template): Problem[];
+    /** The result, once `check` finds nothing. `timeout` is in seconds. */
+    function run(template: Template, input?: unknown, options?: { timeout?: number }): Promise<any>;
+  }
   /** Files in granted folders (--allow-read, --allow-write). */
   export namespace files {
     function readText(path: string): string;
@@ -304,10 +315,10 @@ declare namespace JSX {
 const std::set<std::string_view> kReserved = {"var",  "function", "class", "default", "delete",
                                               "with", "in",       "new",   "do",      "if"};
 // Exports and methods of the nouns above, which ops do not replace.
-const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch",  "read",  "write",
-                                             "einsum", "grad",     "compile",    "explain",   "fetch", "h",
-                                             "nn",     "optim",    "operations", "files",     "vjp",   "jvp",
-                                             "vmap",   "jacobian", "hessian",    "checkpoint"};
+const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch", "read",      "write",
+                                             "einsum", "grad",     "compile",    "explain",  "fetch",     "h",
+                                             "nn",     "optim",    "operations", "workflow", "files",     "vjp",
+                                             "jvp",    "vmap",     "jacobian",   "hessian",  "checkpoint"};
 const std::set<std::string_view> kMethods = {
     "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
     "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",

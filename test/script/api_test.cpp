@@ -420,6 +420,35 @@ TEST(ScriptOperations, AreCalledAndRegistered) {
   EXPECT_EQ(ran.result.outcome, Outcome::done) << ran.result.message;
 }
 
+TEST(ScriptOperations, WorkflowsAreElements) {
+  IsolateOptions options = small_limits();
+  options.time_limit = std::chrono::seconds(20);
+  options.operations = {"tensor.*"};
+  options.registers = {"models"};
+  const Ran ran = run_script(std::string(kHead) + R"js(
+    const { h, workflow } = weft, { Operation, Sequential, Parallel, Map } = workflow;
+    const refused = async (f, name) => { try { await f() } catch (e) { same(e.name, name); return e.message } throw new Error("was not refused") };
+    operations.register({ namespace: "models", name: "twice" }, ({ x }) => ({ x: 2 * x }));
+    const steps = h(Sequential, { output: { all: "$.previous", sum: "$.sum.result" } },
+      h(Operation, { id: "sum", name: "tensor.sum", input: { x: "$.input.x" } }),
+      h(Parallel, null, h(Operation, { name: "models.twice", input: { x: 4 } }),
+        h(Map, { over: [1, 2], as: "n" }, h(Operation, { name: "models.twice", input: { x: "$.n" } }))));
+    same(workflow.check(steps), []);
+    const answer = await workflow.run(steps, { x: tensor([1, 2]) });
+    same(answer.all, [{ x: 8 }, [{ x: 2 }, { x: 4 }]]);
+    same(answer.sum.item(), 3);
+    const wrong = h(Sequential, {}, h(Operation, { name: "tensor.sum", input: {} }), h(Operation, { name: "tensor.summ" }));
+    same(workflow.check(wrong).map(({ code, path }) => [code, path]), [["UNKNOWN_OPERATION", "/tree/children/1/props/name"]]);
+    await refused(() => workflow.run(wrong), "UsageError");
+    same((await refused(() => workflow.check(h(Operation, { name: "training.start" })), "AccessError")).includes("not granted"), true);
+    await refused(() => workflow.check(h("Loop", {})), "UsageError");
+    operations.register({ namespace: "models", name: "never" }, () => new Promise(() => {}));
+    await refused(() => workflow.run(h(Operation, { name: "models.never" }), {}, { timeout: 0.1 }), "OperationError");
+  )js",
+                             options);
+  EXPECT_EQ(ran.result.outcome, Outcome::done) << ran.result.message;
+}
+
 // A server's exchange calls a script that runs on a thread of its own; its operations go with it.
 TEST(ScriptOperations, ServeAnExchange) {
   const auto registry = std::make_shared<operations::Registry>();
