@@ -159,6 +159,8 @@ struct Encoded {
   std::vector<std::byte> data, region;
 };
 
+enum class Language : std::uint8_t { cpp, rust, typescript, wgsl };
+
 /// A schema with the places of its fields. Copies share it. Thread safety: any number of threads may use one.
 class Layout {
  public:
@@ -193,7 +195,15 @@ class Layout {
   Encoded encode(const Value& value) const;
 
  private:
+  friend std::string declarations(const Layout& layout, Language language, std::string_view name);
   std::shared_ptr<const detail::Compiled> compiled_;
 };
+
+/// Code that declares a Struct of fixed size under a name, with its bytes where the layout has them. In C++ and Rust structs are packed
+/// and have their padding as fields, so that every alignment is possible; f16 and bf16 are their bits, and booleans bytes. In
+/// WGSL a struct is for storage buffers and has words of 4 bytes. In TypeScript a type is that of values, as JSON, and a constant has
+/// the places. Names that a language keeps, or cannot have, are changed. Errors: LayoutError `schema` for big-endian layouts, for
+/// sizes that depend on the data, and for what the language lacks.
+std::string declarations(const Layout& layout, Language language, std::string_view name);
 
 }  // namespace weft::typedefs

@@ -6,7 +6,7 @@
 
 #include "base/file.hpp"
 #include "catalogue/families.hpp"
-#include "io/tensor_source.hpp"
+#include "metatensor/source.hpp"
 #include "weft/error.hpp"
 #include "weft/io.hpp"
 #include "weft/train/checkpoint.hpp"
@@ -31,7 +31,7 @@ Value shape_value(const Shape& shape) { return Value::Array(shape.begin(), shape
 Value finite(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
 Value list_weights(const std::filesystem::path& path) {
-  const io::TensorSource source = io::TensorSource::open(path);
+  const io::TensorSource source = metatensor::open_source(path);
   Value::Array tensors;
   for (const io::SourceTensor& tensor : source.tensors())
     tensors.push_back(Value::object({{"name", tensor.name},
@@ -42,7 +42,7 @@ Value list_weights(const std::filesystem::path& path) {
 }
 
 Tensor read_weights(const std::filesystem::path& path, const std::string& name) {
-  const io::TensorSource source = io::TensorSource::open(path);
+  const io::TensorSource source = metatensor::open_source(path);
   const io::SourceTensor& tensor = source.at(name);
   std::vector<float> values(static_cast<std::size_t>(tensor.shape.numel()));
   source.read_f32(tensor, values);
@@ -88,7 +88,7 @@ void add_file_operations(Registry& registry, const CatalogueOptions& options) {
   registry.add({.space = "weights",
                 .name = "list",
                 .title = "list weights",
-                .description = "The tensors of a GGUF file, a safetensors file or a model's folder.",
+                .description = "The tensors of a GGUF, safetensors or metatensor file, or of a model's folder.",
                 .input = path,
                 .errors = {kFileErrorRow},
                 .access = weights_access("files:read", "read")},

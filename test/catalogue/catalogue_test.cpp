@@ -316,6 +316,9 @@ TEST_F(CatalogueTest, FilesLieInAllowedFolders) {
       call("weights.read", Value::object({{"path", inside}, {"name", "a"}}))["tensor"].tensor().to_vector<float>(),
       (std::vector<float>{1, 2}));
   EXPECT_EQ(code_of([&] { call("weights.read", Value::object({{"path", inside}, {"name", "b"}})); }), "FILE_ERROR");
+  const std::string blocks = (folder.path() / "out" / "q.metatensor").string();
+  metatensor::Writer().tensor("q", cast(ones({32}), DType::q4_0)).save(blocks);
+  EXPECT_EQ(call("weights.list", Value::object({{"path", blocks}}))["tensors"][std::size_t{0}]["type"], Value("Q4_0"));
   std::filesystem::create_symlink("/etc", folder.path() / "link");
   for (const std::string& path : {std::string("/etc/hostname"), (folder.path() / "out/../../x").string(),
                                   (folder.path() / "link/hostname").string(), std::string(""), std::string("\0x", 2)})

@@ -229,6 +229,68 @@ TEST(Typedef, TensorsAndBytes) {
             std::string::npos);
 }
 
+TEST(Typedef, DeclarationsInOtherLanguages) {
+  const Layout made = layout(R"({"TypeDef:Struct": true, "properties": {
+    "kind": {"TypeDef:Enum": true, "enum": ["on", "off"]}, "x": {"TypeDef:Tensor": {"dtype": "f32", "shape": [2, 2]}},
+    "n": {"TypeDef:Uint32": true, "TypeDef:Align": 16}}})");
+  EXPECT_EQ(declarations(made, Language::cpp, "Sample"),
+            "#include <cstddef>\n#include <cstdint>\n\n#pragma pack(push, 1)\n"
+            "enum class Sample_kind : std::uint32_t { on = 0, off = 1 };\n"
+            "struct Sample {\n  Sample_kind kind;\n  float x[4];\n  std::uint8_t padding_20[12];\n  std::uint32_t n;\n"
+            "  std::uint8_t padding_36[12];\n};\nstatic_assert(sizeof(Sample) == 48);\n"
+            "static_assert(offsetof(Sample, kind) == 0);\nstatic_assert(offsetof(Sample, x) == "
+            "4);\nstatic_assert(offsetof(Sample, n) == 32);\n"
+            "#pragma pack(pop)\n");
+  EXPECT_EQ(declarations(made, Language::rust, "Sample"),
+            "#![allow(non_camel_case_types, non_upper_case_globals)]\n"
+            "pub type Sample_kind = u32;\npub const Sample_kind_on: Sample_kind = 0;\npub const Sample_kind_off: "
+            "Sample_kind = 1;\n"
+            "#[repr(C, packed)]\n#[derive(Clone, Copy)]\npub struct Sample {\n    pub kind: Sample_kind,\n    pub x: "
+            "[f32; 4],\n"
+            "    pub padding_20: [u8; 12],\n    pub n: u32,\n    pub padding_36: [u8; 12],\n}\n"
+            "const _: () = assert!(core::mem::size_of::<Sample>() == 48);\n");
+  EXPECT_EQ(
+      declarations(made, Language::wgsl, "Sample"),
+      "alias Sample_kind = u32;\nconst Sample_kind_on: u32 = 0u;\nconst Sample_kind_off: u32 = 1u;\n"
+      "struct Sample {\n  kind: Sample_kind,\n  @size(28) x: array<f32, 4>,\n  @size(16) n: u32,\n}  // 48 bytes\n");
+  EXPECT_EQ(declarations(made, Language::typescript, "Sample"),
+            "import type { Tensor } from \"weft\";\n\nexport type Sample = { \"kind\": \"on\" | \"off\"; \"x\": "
+            "Tensor; \"n\": number; };\n"
+            "/** Where the parts are: [begin, end) in 48 bytes. */\nexport const Sample_places = {\n  \"kind\": [0, "
+            "4],\n  \"x\": [4, 20],\n"
+            "  \"n\": [32, 36],\n} as const;\n");
+}
+
+TEST(Typedef, DeclarationsThatALanguageLacksAreRefused) {
+  const auto refused = [](const char* schema, Language language, Mode mode = Mode::aligned) {
+    return message_of<LayoutError>([&] { declarations(Layout(Value::parse(schema), mode), language, "T"); });
+  };
+  const char* byte = R"({"TypeDef:Struct": true, "properties": {"a": {"TypeDef:Uint8": true}}})";
+  EXPECT_NE(refused(byte, Language::wgsl).find("fewer than 4 bytes"), std::string::npos);
+  EXPECT_NE(
+      refused(R"({"TypeDef:Struct": true, "TypeDef:Endian": "big", "properties": {"a": {"TypeDef:Uint8": true}}})",
+              Language::cpp)
+          .find("little-endian"),
+      std::string::npos);
+  EXPECT_NE(refused(R"({"TypeDef:Uint8": true})", Language::rust).find("is not a Struct"), std::string::npos);
+  EXPECT_NE(
+      refused(R"({"TypeDef:Struct": true, "properties": {"a": {"TypeDef:String": true}}})", Language::cpp, Mode::packed)
+          .find("depends on the data"),
+      std::string::npos);
+  EXPECT_NE(
+      refused(
+          R"({"TypeDef:Struct": true, "properties": {"a b": {"TypeDef:Uint8": true}, "a_b": {"TypeDef:Uint8": true}}})",
+          Language::cpp)
+          .find("two fields would have the name"),
+      std::string::npos);
+  EXPECT_NE(
+      refused(R"({"TypeDef:Struct": true, "properties": {"u": {"TypeDef:Union": {"discriminator": "k", "mapping": {
+      "a": {"TypeDef:Struct": true, "properties": {"x": {"TypeDef:Float32": true}}}}}}}})",
+              Language::wgsl)
+          .find("WGSL has no unions"),
+      std::string::npos);
+}
+
 struct BadSchema {
   const char* schema;
   Mode mode;
@@ -304,6 +366,8 @@ TEST(Typedef, DefinitionsMayDoubleWithoutCost) {
   const Layout made = layout((schema + "}}").c_str());
   EXPECT_EQ(made.size_bytes(), std::uint64_t{1} << 30);
   EXPECT_NE(message_of<LayoutError>([&] { made.ranges(); }).find("too many parts"), std::string::npos);
+  for (const Language language : {Language::cpp, Language::rust, Language::typescript, Language::wgsl})
+    EXPECT_THROW(declarations(made, language, "A"), LayoutError);
 }
 
 TEST(Typedef, ValuesThatDoNotFitAreRefused) {
