@@ -69,6 +69,10 @@ Value to_value(const Node& node);
 /// The inverse. Errors: UsageError that names the place; typedefs::LayoutError.
 Node node_from(const Value& value);
 
+/// From a tree of elements: Struct with Fields (name, optional), Tensor (dtype, shape, align), ArrayOf (count, mode, align) with the
+/// element of a layout, Blob (count, align). Errors: as `node_from`, with the path of the element.
+Node node_from_elements(const Value& element);
+
 /// A difference between two versions of a schema. Alignments and counts do not matter.
 struct Change {
   enum class Kind : std::uint8_t { added, removed, changed };

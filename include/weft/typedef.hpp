@@ -159,6 +159,11 @@ struct Encoded {
   std::vector<std::byte> data, region;
 };
 
+/// A layout's schema from a tree of elements, {"type", "props", "children"}, the form in which JSX writes trees: the types are the
+/// kinds ("Struct", "Tensor", "Uint8", ...), and props their annotations and keywords. A Struct and a Union have children
+/// {"type": "Field", "props": {"name", "align"}}, each with one child; an Array and a Record have one. Errors: UsageError.
+Value schema_from_elements(const Value& element);
+
 enum class Language : std::uint8_t { cpp, rust, typescript, wgsl };
 
 /// A schema with the places of its fields. Copies share it. Thread safety: any number of threads may use one.

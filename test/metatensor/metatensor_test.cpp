@@ -447,6 +447,45 @@ TEST(Metatensor, DifferencesOfSchemas) {
   EXPECT_EQ(to_value(node_from(to_value(newer))), to_value(newer));
 }
 
+TEST(Metatensor, SchemasAsTreesOfElements) {
+  const Node made = node_from_elements(Value::parse(R"({"type": "Struct", "children": [
+    {"type": "Field", "props": {"name": "weight"}, "children": [{"type": "Tensor", "props": {"dtype": "q4_0", "shape": [2, 32], "align": 64}}]},
+    {"type": "Field", "props": {"name": "old", "optional": true}, "children": [{"type": "Blob", "props": {"count": 2}}]},
+    {"type": "Field", "props": {"name": "samples"}, "children": [{"type": "ArrayOf", "props": {"count": 3}, "children": [
+      {"type": "Struct", "props": {"align": 8}, "children": [
+        {"type": "Field", "props": {"name": "label"}, "children": [{"type": "Enum", "props": {"enum": ["a", "b"]}}]},
+        {"type": "Field", "props": {"name": "text", "align": 8}, "children": [{"type": "String", "props": {"maxLength": 4}}]},
+        {"type": "Field", "props": {"name": "list"}, "children": [{"type": "Array", "props": {"minItems": 2, "maxItems": 2}, "children": [
+          {"type": "Uint16"}]}]},
+        {"type": "Field", "props": {"name": "u"}, "children": [{"type": "Union", "props": {"discriminator": "k"}, "children": [
+          {"type": "Field", "props": {"name": "x"}, "children": [{"type": "Struct", "children": [
+            {"type": "Field", "props": {"name": "v"}, "children": [{"type": "Tensor", "props": {"dtype": "f32", "shape": [1]}}]}]}]}]}]}]}]}]}]})"));
+  EXPECT_EQ(made.find("weight")->alignment, 64u);
+  EXPECT_TRUE(made.find("old")->is_optional);
+  const typedefs::Layout& layout = *made.find("samples")->layout;
+  EXPECT_EQ(layout.range("text"), (typedefs::Range{8, 16}));
+  EXPECT_EQ(layout.range("list.1"), (typedefs::Range{18, 20}));
+  EXPECT_EQ(layout.range("u.x.v"), (typedefs::Range{24, 28}));
+  EXPECT_EQ(layout.size_bytes(), 32u);
+  EXPECT_EQ(to_value(node_from(to_value(made))), to_value(made));
+  const std::pair<const char*, const char*> kBad[] = {
+      {"3", "is not {type, props, children}"},
+      {R"({"type": "Loop"})", "there is no \"Loop\" here"},
+      {R"({"type": "Struct", "children": [{"type": "Tensor"}]})", "/children/0: the children of a Struct are Fields"},
+      {R"({"type": "Struct", "children": [{"type": "Field", "props": {"name": "a"}}]})",
+       "a Field has one child, and not 0"},
+      {R"({"type": "Struct", "children": [{"type": "Field", "props": {"name": "a"}, "children": [{"type": "Tensor", "props": {"dtype": "f32", "shape": [1], "x": 1}}]}]})",
+       "a Tensor has no prop \"x\""},
+      {R"({"type": "Struct", "children": [{"type": "Field", "props": {"name": "a"}, "children": [{"type": "Tensor", "props": {"dtype": "f31", "shape": [1]}}]}]})",
+       "while reading /children/0/children/0"},
+      {R"({"type": "Struct", "children": [{"type": "Field", "props": {"name": "a.b"}, "children": [{"type": "Blob"}]}]})",
+       "cannot be the name"}};
+  for (const auto& [json, message] : kBad)
+    EXPECT_NE(message_of<UsageError>([json = json] { node_from_elements(Value::parse(json)); }).find(message),
+              std::string::npos)
+        << json;
+}
+
 TEST(Metatensor, ReadersOfOtherVersions) {
   const TemporaryFolder folder;
   save_mixed(folder / "m");
