@@ -119,7 +119,7 @@ TEST(Metatensor, NestedStructsRecordsAndBlobs) {
   EXPECT_EQ(pieces, "firsta |longer |third|");
 }
 
-// Trap 27: offsets are relative to the data region.
+// Offsets are relative to the data region.
 TEST(Metatensor, OffsetsAreRelativeToTheDataRegion) {
   const TemporaryFolder folder;
   save_mixed(folder / "m");
@@ -375,6 +375,30 @@ TEST(Metatensor, EachRuleHasItsCodeByteAndName) {
       EXPECT_EQ(error.what(), all[0].message);
     }
   }
+}
+
+TEST(Metatensor, HostileHeadersAreRefused) {
+  const auto code_of = [](const std::string& file) -> std::string {
+    try {
+      File::parse(bytes_in(file), "m");
+      return "none";
+    } catch (const FormatError& error) {
+      return std::string(error.violation().code);
+    }
+  };
+  const auto tensor = [](const std::string& shape, const std::string& offsets, const std::string& rest = "") {
+    return file_of(R"({"a":{"dtype":"U8","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}" + rest + "}",
+                   "1234");
+  };
+  EXPECT_EQ(code_of(file_of("{}", "", UINT64_MAX)), "HEADER_TOO_LARGE");
+  EXPECT_EQ(code_of(file_of("{}", "", 99'999'999)), "INVALID_HEADER_LENGTH");
+  EXPECT_EQ(code_of(tensor("[4]", "[4,0]")), "REVERSED_RANGE");
+  EXPECT_EQ(code_of(tensor("[4]", "[0,18446744073709551615]")), "SIZE_MISMATCH");
+  EXPECT_EQ(code_of(tensor("[4]", "[0,4]", R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]})")), "OVERLAP");
+  EXPECT_EQ(code_of(tensor("[0,9223372036854775807,9223372036854775807]", "[0,0]")), "SIZE_OVERFLOW");
+  EXPECT_EQ(code_of(tensor("[9223372036854775807,9223372036854775807,0]", "[0,0]")), "SIZE_OVERFLOW")
+      << "in either order";
+  EXPECT_EQ(code_of(tensor("[" + std::string(200'000, '[') + "]", "[0,4]")), "HEADER_LIMIT");
 }
 
 TEST(Metatensor, ValidateListsAllBrokenRules) {

@@ -115,7 +115,7 @@ TEST(Typedef, BytesOfEveryKindInBothModes) {
     }
 }
 
-// Trap 27: unaligned fields in packed mode, padded in aligned mode.
+// Unaligned fields in packed mode, padded in aligned mode.
 TEST(Typedef, PackedFieldsAreUnalignedAndAlignedFieldsArePadded) {
   const char* schema = R"({"TypeDef:Struct": true, "properties": {
     "a": {"TypeDef:Uint8": true}, "b": {"TypeDef:Float64": true}, "c": {"TypeDef:Uint16": true}}})";

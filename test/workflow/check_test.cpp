@@ -164,12 +164,12 @@ const BadTemplate kBadTemplates[] = {
      "INVALID_ELEMENT /inputSchema\n"},
 };
 
-// Trap 25: mistakes are refused before anything runs.
+// Mistakes are refused before anything runs.
 TEST_F(CheckTest, FindsEachMistakeWithItsPath) {
   for (const BadTemplate& bad : kBadTemplates) EXPECT_EQ(problems(bad.json), bad.problems) << bad.json;
 }
 
-// Trap 25: cycles are refused.
+// Cycles are refused.
 TEST_F(CheckTest, FindsCyclesOfParallelElements) {
   const char* cycle = R"({"type": "Parallel", "children": [
     {"type": "Operation", "props": {"id": "a", "name": "t.any", "input": "$.c"}},

@@ -174,7 +174,7 @@ TEST_F(RunTest, MapsGoOverItemsInOrderOrAtOnce) {
             std::string::npos);
 }
 
-// Trap 25: a failed node aborts dependents by default.
+// A failed node aborts dependents by default.
 TEST_F(RunTest, AFailureAbortsWhatDependsOnItAndNothingElse) {
   Template workflow{
       .tree = parallel({sequential({named("bad", operation("t.fail")), named("after", operation("t.same", 1))}),
@@ -190,7 +190,7 @@ TEST_F(RunTest, AFailureAbortsWhatDependsOnItAndNothingElse) {
   EXPECT_EQ(noted().find("1 "), std::string::npos) << "what depends on it never ran";
 }
 
-// Trap 25: continue-running lets running nodes end and starts nothing.
+// Continue-running lets running nodes end and starts nothing.
 TEST_F(RunTest, ContinueRunningEndsWhatRunsAndStartsNothing) {
   Template workflow{
       .on_failure = OnFailure::continue_running,
@@ -279,7 +279,7 @@ TEST_F(RunTest, TheGraphOfARunHasItsEdges) {
   EXPECT_EQ(to_value(call_graph_from(to_value(graph))), to_value(graph));
 }
 
-// Trap 25: nothing runs if there is a mistake anywhere.
+// One mistake anywhere, and nothing runs.
 TEST_F(RunTest, NothingRunsUnlessAllIsGood) {
   EXPECT_NE(message_of<UsageError>([&] {
               run_root(sequential({operation("t.same", 1), operation("t.none")}));
