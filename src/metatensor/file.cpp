@@ -112,7 +112,8 @@ bool File::State::read_schema(FormatFindings& findings) {
 
 // Compares the schema with the tensors of the header.
 void File::State::match(FormatFindings& findings, const std::vector<FormatViolation>* known) {
-  std::set<std::string_view> reported, described;
+  std::set<std::string, std::less<>> reported;  // copies: the list of what is known grows
+  std::set<std::string_view> described;
   if (known)
     for (const FormatViolation& each : *known) reported.insert(each.name);
   std::uint64_t alignment_max = 1;
@@ -182,9 +183,9 @@ void File::State::match(FormatFindings& findings, const std::vector<FormatViolat
 
 void File::State::check_data(FormatFindings& findings) const {
   for (const io::TensorView& view : tensors.tensors()) {
-    if (!view.name.starts_with(kPadding)) continue;
+    if (!has_schema || !view.name.starts_with(kPadding)) continue;
     const auto other = std::find_if(view.data.begin(), view.data.end(), [](std::byte b) { return b != std::byte{0}; });
-    if (has_schema && other != view.data.end())
+    if (other != view.data.end())
       findings.add("NONZERO_PADDING", byte_of(view) + static_cast<std::uint64_t>(other - view.data.begin()), view.name,
                    fmt::format("{}: tensor {}: padding has a byte other than 0", tensors.source(), quote(view.name)));
   }
