@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "weft/device.hpp"
+#include "weft/grammar.hpp"
 #include "weft/inference.hpp"
 #include "weft/tensor.hpp"
 #include "weft/tokenizer.hpp"
@@ -65,7 +66,15 @@ struct GenerateOptions {
   bool log_probabilities = false;
   /// List this many of the most probable tokens (0 to 20) with each token, with their log-probabilities and its own.
   Extent top_log_probabilities = 0;
-  bool parse_special = true;    ///< of prompts given as text: whether special tokens written out in them become tokens
+  bool keep_special = false;  ///< special tokens are part of the text, except those that end it
+  bool parse_special = true;  ///< of prompts given as text: whether special tokens written out in them become tokens
+  /// What the text must be: only tokens that fit are drawn, whatever the sampling asks for, and the text ends where it is whole,
+  /// or at `max_tokens`. Guesses that do not fit are dropped.
+  std::optional<Grammar> grammar = {};
+  /// The grammar says what comes after this text, and anything may come before it. Empty: the grammar says the whole text. A
+  /// chat whose template opens a reasoning sets "</think>" itself.
+  std::string grammar_after = {};
+  bool grammar_is_optional = false;  ///< the text may end without `grammar_after`
   Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
   std::stop_token cancel = {};  ///< checked before every token
 };
@@ -115,6 +124,7 @@ struct Result {
 namespace detail {
 class Engine;
 class Run;
+struct BatchState;
 }  // namespace detail
 
 /// Text while it is generated. Each step of the iterator runs the model until a piece of text is certain: pieces are whole
@@ -206,6 +216,8 @@ class Model {
   std::vector<std::int32_t> encode(std::string_view text, bool add_special = true) const;
   /// Ids without a piece add nothing.
   std::string decode(std::span<const std::int32_t> tokens) const;
+  /// The bytes that a token adds in the middle of a text (" the"); they may be part of a character.
+  std::string token_bytes(std::int32_t token) const;
   /// The tokenizer, which may outlive the model.
   Tokenizer tokenizer() const;
   /// Tokens that end a generation.
@@ -225,9 +237,55 @@ class Model {
   std::string describe(bool graph = false) const;
 
  private:
+  friend class Batch;
   friend Model load(const std::filesystem::path& path, const LoadOptions& options);
   explicit Model(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
   std::shared_ptr<detail::Engine> engine_;
+};
+
+/// Generations that run side by side, of which any may begin and end at any time. A step gives each of them a token, by one pass
+/// over all of them. Other prompts change neither the draws nor, on the CPU, the bits of a text.
+///
+///   Batch batch(model);
+///   const auto id = batch.add(model.encode("The sea is"), {.max_tokens = 20});
+///   while (!batch.empty())
+///     for (const Batch::Progress& p : batch.step())
+///       if (p.has_ended) std::puts(batch.result(p.id).text.c_str()), batch.remove(p.id);
+///
+/// One thread at a time; it is the one generation of its model.
+class Batch {
+ public:
+  using Id = std::uint64_t;
+  struct Progress {
+    Id id;
+    std::string piece;  ///< text that became certain: whole UTF-8 characters, never part of a stop text; may be empty
+    bool has_ended = false;
+    std::string error = {};  ///< why the generation failed; empty: it did not. The others go on
+  };
+
+  /// Errors: UsageError if another generation of the model is under way.
+  explicit Batch(const Model& model);
+  ~Batch();
+  Batch(Batch&&) noexcept;
+
+  /// Number of generations that can be added: `LoadOptions::sequences` less those that have not been removed.
+  int room() const;
+  bool empty() const;  ///< whether all generations have been removed
+  /// Begins a generation. Takes the sequence whose cache has most of the prompt. `draft` has no effect. Errors: UsageError for
+  /// options out of range, a prompt that is empty or does not fit the context, and if there is no room.
+  Id add(std::vector<std::int32_t> prompt, GenerateOptions options);
+  /// Reads a part of a prompt, of one generation after the other, and gives a token to each generation whose prompt has been read.
+  /// Returns those that went on. A generation ends by itself, by its `cancel`, or with an error.
+  std::vector<Progress> step();
+  /// What there is of a text; all of it once the generation has ended.
+  const Result& result(Id id) const;
+  /// Ends a generation, wherever it is, and makes room for another.
+  void remove(Id id);
+  /// As Model::embed, in the sequences for which there is room. Errors: UsageError also if there is none.
+  Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {});
+
+ private:
+  std::unique_ptr<detail::BatchState> state_;
 };
 
 /// Loads a GGUF file (any part of a split one), or a folder with config.json, tokenizer.json and safetensors. Errors: FileError

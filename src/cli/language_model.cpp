@@ -68,6 +68,9 @@ void add_draw_options(CLI::App& app, DrawOptions& o) {
   app.add_option("--logit-bias", o.biases,
                  "ID=VALUE: added to the logit of a token, -inf forbids it; may be given several times")
       ->allow_extra_args(false);
+  app.add_option("--schema", o.schema, "a JSON Schema in a file: the text is JSON that it accepts");
+  app.add_flag("--lenient-schema", o.lenient_schema, "leave out what a grammar cannot say of --schema");
+  app.add_option("--grammar", o.grammar, "a grammar in GBNF in a file: the text fits it");
   app.add_option("--seed", o.seed, "the same seed writes the same text; -1: another each time")->capture_default_str();
 }
 
@@ -93,6 +96,15 @@ llm::GenerateOptions generate_options(const DrawOptions& options) {
   if (options.seed < -1) throw UsageError(fmt::format("--seed {}: give 0 or more, or -1", options.seed));
   if (options.seed >= 0) g.sampling.seed = static_cast<std::uint64_t>(options.seed);
   for (const std::string& text : options.biases) g.sampling.logit_bias.push_back(parse_bias(text));
+  if (!options.grammar.empty() && !options.schema.empty())
+    throw UsageError("--grammar and --schema both say what the text must be; give one of them");
+  if (options.lenient_schema && options.schema.empty()) throw UsageError("--lenient-schema needs --schema FILE");
+  constexpr std::uint64_t kGrammarBytesMax = std::uint64_t{1} << 20;
+  if (!options.grammar.empty())
+    g.grammar = llm::Grammar::parse(read_text_file(options.grammar, kGrammarBytesMax), options.grammar.string());
+  if (!options.schema.empty())
+    g.grammar = llm::Grammar::parse_json_schema(read_text_file(options.schema, kGrammarBytesMax),
+                                                {.lenient = options.lenient_schema}, options.schema.string());
   return g;
 }
 

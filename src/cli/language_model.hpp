@@ -27,6 +27,8 @@ struct DrawOptions {
   llm::GenerateOptions generate;
   std::int64_t seed = -1;
   std::vector<std::string> biases;  // ID=VALUE
+  std::filesystem::path grammar, schema;
+  bool lenient_schema = false;
 };
 /// --max-tokens, --temperature, --top-k and so on; some commands have the first ones already.
 void add_draw_options(CLI::App& app, DrawOptions& options);

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
-#include "llm/engine.hpp"
+#include "llm/run.hpp"
 #include "weft/error.hpp"
 #include "weft/tensor.hpp"
 
@@ -27,38 +28,47 @@ Extent Model::width() const { return engine_->config().hidden; }
 
 Tensor Model::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
   if (engine_->busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
+  std::vector<int> slots(static_cast<std::size_t>(engine_->slots()));
+  std::iota(slots.begin(), slots.end(), 0);
+  return detail::embed(*engine_, texts, options, slots);
+}
+
+namespace detail {
+
+Tensor embed(Engine& engine, std::span<const std::string> texts, const EmbedOptions& options,
+             std::span<const int> slots) {
   std::vector<std::vector<text::TokenId>> tokens;
   for (const std::string& each : texts) {
-    tokens.push_back(encode(each, options.add_special));
+    tokens.push_back(engine.text().tokenizer->encode(each, {.add_special = options.add_special}));
     const std::size_t i = tokens.size() - 1, count = tokens[i].size();
     if (count == 0) throw UsageError(fmt::format("llm: text {} has no tokens, and so no embedding", i));
-    if (count > static_cast<std::size_t>(context()))
+    if (count > static_cast<std::size_t>(engine.context()))
       throw UsageError(
           fmt::format("llm: text {} has {} tokens, and the context is {}; load with a larger one, or cut the text", i,
-                      count, context()));
+                      count, engine.context()));
   }
-  const auto columns = static_cast<std::size_t>(width()), slots = static_cast<std::size_t>(engine_->slots());
+  const auto columns = static_cast<std::size_t>(engine.config().hidden);
   std::vector<double> rows(texts.size() * columns, 0);
   // As many texts at a time as the cache has sequences; their tokens share passes.
-  for (std::size_t first = 0; first < texts.size(); first += slots) {
+  for (std::size_t first = 0; first < texts.size(); first += slots.size()) {
     struct Owner {
       std::size_t text;
       bool is_last;
     };
-    std::vector<detail::PositionedToken> batch;
+    std::vector<PositionedToken> batch;
     std::vector<Owner> owners;
-    for (std::size_t text = first; text < std::min(first + slots, texts.size()); ++text) {
-      const int slot = static_cast<int>(text - first);
-      engine_->cached(slot).clear();
-      engine_->grow(slot, static_cast<Extent>(tokens[text].size()));
+    for (std::size_t text = first; text < std::min(first + slots.size(), texts.size()); ++text) {
+      const int slot = slots[text - first];
+      engine.cached(slot).clear();
+      engine.grow(slot, static_cast<Extent>(tokens[text].size()));
       for (std::size_t t = 0; t < tokens[text].size(); ++t) {
         batch.push_back({tokens[text][t], static_cast<Extent>(t), slot});
         owners.push_back({text, t + 1 == tokens[text].size()});
       }
     }
-    for (std::size_t at = 0; at < batch.size(); at += detail::Engine::kStepsMax) {
-      const auto part = std::span(batch).subspan(at, std::min(detail::Engine::kStepsMax, batch.size() - at));
-      const std::vector<float> states = engine_->states(part).to_vector<float>();
+    for (std::size_t at = 0; at < batch.size(); at += Engine::kStepsMax) {
+      const auto part = std::span(batch).subspan(at, std::min(Engine::kStepsMax, batch.size() - at));
+      const std::vector<float> states = engine.states(part).to_vector<float>();
       for (std::size_t t = 0; t < part.size(); ++t) {
         const auto [text, is_last] = owners[at + t];
         if (options.pooling == Pooling::last && !is_last) continue;
@@ -71,7 +81,10 @@ Tensor Model::embed(std::span<const std::string> texts, const EmbedOptions& opti
       for (std::size_t i = 0; i < columns; ++i) rows[text * columns + i] /= static_cast<double>(tokens[text].size());
   if (options.normalize) normalize_rows(rows, columns);
   const std::vector<float> result(rows.begin(), rows.end());
-  return tensor_from_bytes(result.data(), {static_cast<Extent>(texts.size()), width()}, DType::f32, kCpu);
+  return tensor_from_bytes(result.data(), {static_cast<Extent>(texts.size()), engine.config().hidden}, DType::f32,
+                           kCpu);
 }
+
+}  // namespace detail
 
 }  // namespace weft::llm

@@ -24,6 +24,7 @@
 #include "runtime/evaluate.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/indexing.hpp"
 
 namespace weft::llm::detail {
 namespace {
@@ -111,6 +112,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();
+  constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);
 
   if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;
@@ -341,18 +343,39 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
     sampler_.emplace([](std::span<const Tensor> a) {
       return std::vector<Tensor>{sample_token(a[0], a[1], a[2], a[3], a[4], a[5])};
     });
-  const Extent b = rows, m = static_cast<Extent>(biased);
-  const Tensor arguments[] = {logits,
-                              settings_.of(std::move(settings), {b, kSampleSettings}, device_),
-                              history_.of(std::move(history), {b, kHistory}, device_),
-                              bias_tokens_.of(std::move(bias_tokens), {b, m}, device_),
-                              bias_.of(std::move(bias), {b, m}, device_),
-                              on_device(state, {b, 4}, device_)};
-  Drawing drawing{.drawn = (*sampler_)(arguments)[0]};
+  const Extent b = rows, m = static_cast<Extent>(biased), v = logits.dim(1);
+  std::vector<Tensor> arguments = {logits,
+                                   settings_.of(std::move(settings), {b, kSampleSettings}, device_),
+                                   history_.of(std::move(history), {b, kHistory}, device_),
+                                   bias_tokens_.of(std::move(bias_tokens), {b, m}, device_),
+                                   bias_.of(std::move(bias), {b, m}, device_),
+                                   on_device(state, {b, 4}, device_)};
+  const auto is_masked = [](const DrawRequest& r) { return r.allowed != nullptr; };
+  Drawing drawing;
+  if (std::any_of(requests.begin(), requests.end(), is_masked)) {
+    // Forbidden tokens are out before bias, penalties and filters.
+    std::vector<std::uint8_t> forbidden(count * static_cast<std::size_t>(v), 0);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      for (std::size_t token = 0; requests[i].allowed && token < static_cast<std::size_t>(v); ++token)
+        forbidden[i * static_cast<std::size_t>(v) + token] = !(*requests[i].allowed)[token];
+    arguments.push_back(tensor_from_bytes(forbidden.data(), {b, v}, DType::boolean, device_));
+    if (!masked_sampler_)
+      masked_sampler_.emplace([](std::span<const Tensor> a) {
+        const Tensor left = masked_fill(a[0], a[6], -std::numeric_limits<double>::infinity());
+        return std::vector<Tensor>{sample_token(left, a[1], a[2], a[3], a[4], a[5])};
+      });
+    drawing.drawn = (*masked_sampler_)(arguments)[0];
+  } else {
+    drawing.drawn = (*sampler_)(arguments)[0];
+  }
   backend::Backend& backend = runtime::backend_of(device_);
   drawing.readback = backend.start_download(*runtime::buffer_of(*drawing.drawn.node()), 0, drawing.drawn.numel());
-  drawing.top = requests.front().top;
-  if (drawing.top > 0) {
+  bool needs_logits = false;
+  for (const DrawRequest& r : requests) {
+    drawing.tops.push_back(r.top);
+    needs_logits = needs_logits || r.top > 0 || (r.log_probability && is_masked(r));
+  }
+  if (needs_logits) {
     drawing.logits = logits;
     drawing.logits_readback = backend.start_download(*runtime::buffer_of(*logits.node()), 0,
                                                      static_cast<Extent>(requests.size()) * logits.dim(1));
@@ -368,11 +391,9 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
     drawing.drawn.copy_to(drawn.data(), drawn.size() * sizeof drawn[0]);
   std::vector<Draw> draws;
   for (std::size_t i = 0; i < count; ++i) {
-    if (drawn[2 * i] < 0)
-      throw UsageError("llm: the model gave logits that are NaN; its weights or its context are out of range");
     draws.push_back({drawn[2 * i], std::bit_cast<float>(drawn[2 * i + 1]), {}});
   }
-  if (drawing.top > 0) {
+  if (drawing.logits.defined()) {
     const auto vocabulary = static_cast<std::size_t>(drawing.logits.dim(1));
     std::vector<float> logits(count * vocabulary);
     if (drawing.logits_readback)
@@ -383,7 +404,8 @@ std::vector<Draw> Engine::finish(Drawing drawing, std::size_t count) const {
     for (std::size_t i = 0; i < count; ++i) {
       const auto row = std::span<const float>(logits).subspan(i * vocabulary, vocabulary);
       const double total = log_total(row);
-      draws[i].top = most_probable(row, drawing.top, total);
+      if (draws[i].token < 0) continue;
+      draws[i].top = most_probable(row, drawing.tops[i], total);
       // The same sum, so that the token has the same log-probability in the list.
       draws[i].log_probability = static_cast<float>(row[static_cast<std::size_t>(draws[i].token)] - total);
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/contract.hpp"
+#include "llm/constraint.hpp"
 #include "llm/families.hpp"
 #include "llm/lower.hpp"
 #include "llm/model_text.hpp"
@@ -26,7 +27,7 @@ struct PositionedToken {
   int slot = 0;
 };
 
-/// A drawn token.
+/// A drawn token; kNoToken if the logits held a NaN.
 struct Draw {
   text::TokenId token = text::kNoToken;
   float log_probability = 0;
@@ -37,9 +38,10 @@ struct Draw {
 struct Drawing {
   Tensor drawn;  // [rows, 2] i32: token, bits of its log-probability
   std::unique_ptr<backend::Readback> readback;
-  // Logits on the host, for requests that ask for the most probable tokens.
-  Extent top = 0;
-  Tensor logits;
+  // Logits on the host, for requests that ask for the most probable tokens, or for the model's own probability of a token that a
+  // grammar has chosen.
+  std::vector<Extent> tops;  // of each request
+  Tensor logits;             // undefined if they are not needed
   std::unique_ptr<backend::Readback> logits_readback;
 };
 
@@ -49,8 +51,9 @@ struct DrawRequest {
   std::uint64_t seed = 0;
   std::uint64_t position = 0;  // of the draw in its generation
   bool log_probability = false;
-  Extent top = 0;                          // the same for all requests of a drawing
-  std::span<const text::TokenId> history;  // tokens before it
+  Extent top = 0;
+  const grammar::TokenMask* allowed = nullptr;  // all other tokens are never drawn; null: none
+  std::span<const text::TokenId> history;       // tokens before it
 };
 
 /// Numbers on the device that seldom change, and are uploaded only when they change.
@@ -119,8 +122,9 @@ class Engine {
   /// on earlier rows, which are lost too.
   Extent reuse(int slot, std::span<const text::TokenId> prompt);
 
-  /// False while a generation uses the model.
+  /// True while a generation uses the model.
   bool busy = false;
+  Constraints& constraints() { return *constraints_; }
 
  private:
   enum class LogitsOf : std::uint8_t {
@@ -160,7 +164,8 @@ class Engine {
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
   std::map<std::pair<std::size_t, LogitsOf>, Compiled> passes_;
-  std::optional<Compiled> sampler_;
+  std::optional<Compiled> sampler_, masked_sampler_;
+  std::optional<Constraints> constraints_;
   Uploaded<float> settings_, bias_;
   Uploaded<std::int32_t> history_, bias_tokens_;
 };

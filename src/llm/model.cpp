@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/quote.hpp"
 #include "llm/most_probable.hpp"
+#include "llm/reasoning.hpp"
 #include "llm/run.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -114,7 +116,11 @@ std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendere
 
 Generation Model::chat(const std::vector<Message>& messages, const GenerateOptions& options,
                        const ChatOptions& chat) const {
-  return Generation(std::make_unique<detail::Run>(engine_, chat_tokens(messages, chat), options));
+  const text::Rendered prompt = rendered(*engine_, messages, chat);
+  GenerateOptions own = options;
+  // A grammar is for the answer, not for the reasoning that the template has opened.
+  if (own.grammar && own.grammar_after.empty() && opens_reasoning(prompt.text())) own.grammar_after = kReasoningEnd;
+  return Generation(std::make_unique<detail::Run>(engine_, tokens_of(*engine_, prompt), std::move(own)));
 }
 Generation Model::generate(std::string_view prompt, const GenerateOptions& options) const {
   return generate(std::span<const std::int32_t>(
@@ -127,9 +133,31 @@ Generation Model::generate(std::span<const std::int32_t> prompt, const GenerateO
 }
 std::vector<Result> Model::generate_batch(std::span<const std::string> prompts, const GenerateOptions& options) const {
   std::vector<std::vector<TokenId>> encoded;
-  for (const std::string& prompt : prompts)
+  for (const std::string& prompt : prompts) {
     encoded.push_back(engine_->text().tokenizer->encode(prompt, {.parse_special = options.parse_special}));
-  return detail::run_batch(*engine_, std::move(encoded), options);
+    detail::check_prompt(encoded.back(), *engine_);
+  }
+  check(options);
+  Batch batch(*this);
+  const std::uint64_t seed = detail::seed_of(options.sampling);
+  std::vector<Result> results(prompts.size());
+  std::map<Batch::Id, std::size_t> running;
+  for (std::size_t next = 0; next < prompts.size() || !batch.empty();) {
+    // A sequence that has ended makes room for the next prompt at once.
+    for (; next < prompts.size() && batch.room() > 0; ++next) {
+      // Each prompt draws from its own stream, so other prompts of the batch do not change it.
+      GenerateOptions own = options;
+      own.sampling.seed = batch_seed(seed, next);
+      running.emplace(batch.add(std::move(encoded[next]), std::move(own)), next);
+    }
+    for (const Batch::Progress& progress : batch.step()) {
+      if (!progress.has_ended) continue;
+      if (!progress.error.empty()) throw UsageError(progress.error);
+      results[running.at(progress.id)] = batch.result(progress.id);
+      batch.remove(progress.id);
+    }
+  }
+  return results;
 }
 
 void Model::check(const GenerateOptions& options) const { detail::check(options, *engine_); }
@@ -200,6 +228,7 @@ std::vector<std::int32_t> Model::encode(std::string_view text, bool add_special)
 std::string Model::decode(std::span<const std::int32_t> tokens) const {
   return engine_->text().tokenizer->decode(tokens, false);
 }
+std::string Model::token_bytes(std::int32_t token) const { return engine_->text().tokenizer->token_bytes(token); }
 Tokenizer Model::tokenizer() const { return Tokenizer(engine_->text().tokenizer); }
 const std::vector<std::int32_t>& Model::end_tokens() const { return engine_->text().end_tokens; }
 std::string Model::render(const std::vector<Message>& messages, const ChatOptions& chat) const {

@@ -5,7 +5,7 @@
 namespace weft::llm {
 namespace {
 
-constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+constexpr std::string_view kOpen = "<think>", kClose = kReasoningEnd;
 
 }  // namespace
 

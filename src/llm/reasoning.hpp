@@ -7,6 +7,9 @@
 
 namespace weft::llm {
 
+/// What ends the reasoning of a reply.
+inline constexpr std::string_view kReasoningEnd = "</think>";
+
 class ReasoningSplitter {
  public:
   struct Part {

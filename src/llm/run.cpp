@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "weft/error.hpp"
@@ -16,13 +17,6 @@ using text::TokenId;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::vector<PositionedToken> positioned(std::span<const TokenId> tokens, Extent first_position, int slot) {
-  std::vector<PositionedToken> batch;
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    batch.push_back({tokens[i], first_position + static_cast<Extent>(i), slot});
-  return batch;
-}
-
 /// Runs the part of a prompt that the cache lacks, except for the last token. Looks for a stop request between pieces.
 void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, int slot, const std::stop_token& cancel) {
   auto& held = engine.cached(slot);
@@ -34,6 +28,15 @@ void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, in
   }
 }
 
+}  // namespace
+
+std::vector<PositionedToken> positioned(std::span<const TokenId> tokens, Extent first_position, int slot) {
+  std::vector<PositionedToken> batch;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    batch.push_back({tokens[i], first_position + static_cast<Extent>(i), slot});
+  return batch;
+}
+
 void check_prompt(const std::vector<TokenId>& prompt, const Engine& engine) {
   if (prompt.empty()) throw UsageError("llm: the prompt has no tokens; give some text");
   if (static_cast<Extent>(prompt.size()) >= engine.context())
@@ -42,8 +45,6 @@ void check_prompt(const std::vector<TokenId>& prompt, const Engine& engine) {
                     "with a larger context",
                     prompt.size(), engine.context()));
 }
-
-}  // namespace
 
 void check(const GenerateOptions& o, const Engine& engine) {
   const Sampling& s = o.sampling;
@@ -71,7 +72,11 @@ void check(const GenerateOptions& o, const Engine& engine) {
     require(token >= 0 && token < engine.config().vocabulary, "the token of a logit bias", token,
             fmt::format("one of the {} of the vocabulary", engine.config().vocabulary));
     require(!std::isnan(bias), "a logit bias", bias, "a number");
+    require(!o.grammar || bias < std::numeric_limits<double>::infinity(), "a logit bias beside a grammar", bias,
+            "below infinity");
   }
+  if (!o.grammar && (!o.grammar_after.empty() || o.grammar_is_optional))
+    throw UsageError("llm: grammar_after and grammar_is_optional are given without a grammar");
 }
 
 std::uint64_t seed_of(const Sampling& sampling) {
@@ -83,13 +88,18 @@ std::uint64_t seed_of(const Sampling& sampling) {
 // ---- Reply -------------------------------------------------------------------------------------------------------------
 
 Reply::Reply(const Engine& engine, const GenerateOptions& options, Extent prompt_tokens)
-    : engine_(engine), options_(options), decoder_(*engine.text().tokenizer), stop_(options.stop) {
+    : engine_(engine),
+      options_(options),
+      decoder_(*engine.text().tokenizer, !options.keep_special),
+      stop_(options.stop) {
   result.prompt_tokens = prompt_tokens;
   tokens_max_ = std::min(options.max_tokens, engine.context() - prompt_tokens);
 }
 
 bool Reply::take(const Draw& draw, std::string& piece) {
   if (ended_) return false;
+  if (draw.token < 0)
+    throw UsageError("llm: the model gave logits that are NaN; its weights or its context are out of range");
   if (static_cast<Extent>(result.tokens.size()) >= tokens_max_) {
     end(Finish::length, piece);
     return false;
@@ -135,6 +145,7 @@ Run::Run(std::shared_ptr<Engine> engine, std::vector<TokenId> prompt, GenerateOp
       seed_(seed_of(options_.sampling)),
       reply_(*engine_, options_, static_cast<Extent>(tokens_.size())) {
   if (engine_->busy) throw UsageError("llm: another generation of this model is under way; finish or destroy it first");
+  if (options_.grammar) constraint_.emplace(engine_->constraints(), options_);
   engine_->busy = true;
 }
 
@@ -148,7 +159,8 @@ void Run::release() {
 }
 
 DrawRequest Run::request(std::size_t drawn, std::span<const TokenId> history) const {
-  return {&options_.sampling, seed_, drawn, options_.log_probabilities, options_.top_log_probabilities, history};
+  return {
+      &options_.sampling, seed_, drawn, options_.log_probabilities, options_.top_log_probabilities, nullptr, history};
 }
 
 bool Run::next(std::string& piece) {
@@ -161,7 +173,8 @@ bool Run::next(std::string& piece) {
     if (reply_.ended()) break;
     const Sampling& s = options_.sampling;
     const bool looks_back = s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0;
-    if (engine_->runs_beside_host() && options_.draft == 0 && !looks_back)
+    // A grammar must know the token before it tells which may follow.
+    if (engine_->runs_beside_host() && options_.draft == 0 && !looks_back && !constraint_)
       step_beside_device(piece);
     else
       step(piece);
@@ -194,20 +207,38 @@ void Run::step(std::string& piece) {
   std::vector<TokenId> history = tokens_;
   history.insert(history.end(), guesses.begin(), guesses.end());
   std::vector<DrawRequest> requests;
-  for (std::size_t i = 0; i < ahead.size(); ++i)
+  std::vector<grammar::TokenMask> masks;
+  if (constraint_) masks.reserve(ahead.size());
+  std::optional<Constraint> follows = constraint_;
+  for (std::size_t i = 0; i < ahead.size(); ++i) {
     requests.push_back(
         request(reply_.result.tokens.size() + i, std::span<const TokenId>(history).first(tokens_.size() + i)));
+    if (!follows) continue;
+    if (i > 0) follows->accept(ahead[i]);
+    if (const grammar::TokenMask* allowed = follows->allowed()) requests.back().allowed = &masks.emplace_back(*allowed);
+  }
   const std::vector<Draw> draws = engine_->draw(logits, requests);
   reply_.result.drafted_tokens += static_cast<Extent>(guesses.size());
   auto& held = engine_->cached(0);
   for (std::size_t i = 0; i < draws.size(); ++i) {
     held.push_back(ahead[i]);
-    const bool goes_on = reply_.take(draws[i], piece);
-    if (goes_on) tokens_.push_back(draws[i].token);
-    if (!goes_on || i >= guesses.size() || guesses[i] != draws[i].token) break;
+    const bool more = goes_on(draws[i], piece);
+    if (more) tokens_.push_back(draws[i].token);
+    if (!more || i >= guesses.size() || guesses[i] != draws[i].token) break;
     ++reply_.result.accepted_tokens;
   }
   reply_.result.seconds += seconds_since(begin);
+}
+
+/// Takes a token; false at the end.
+bool Run::goes_on(const Draw& draw, std::string& piece) {
+  if (constraint_) constraint_->require(draw.token);
+  if (!reply_.take(draw, piece)) return false;
+  if (!constraint_) return true;
+  constraint_->accept(draw.token);
+  if (!constraint_->is_finished()) return true;
+  reply_.finish(piece);
+  return false;
 }
 
 /// One token. The device is given the pass after it, with the token that it has drawn, before the host knows which; so it
@@ -249,81 +280,10 @@ std::vector<TokenId> Run::guess() const {
     if (found == tokens_.end() - 1) continue;
     const auto from = found + static_cast<std::ptrdiff_t>(n);
     const auto count = std::min<std::ptrdiff_t>(room, tokens_.end() - from);
-    return {from, from + count};
+    std::vector<TokenId> guesses(from, from + count);
+    return constraint_ ? constraint_->fitting(guesses) : guesses;
   }
   return {};
-}
-
-// ---- Batches -----------------------------------------------------------------------------------------------------------
-
-std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<TokenId>> prompts,
-                              const GenerateOptions& options) {
-  check(options, engine);
-  for (const auto& prompt : prompts) check_prompt(prompt, engine);
-  if (engine.busy) throw UsageError("llm: a generation of this model is under way; finish or destroy it first");
-  struct Sequence {
-    std::size_t prompt;
-    std::vector<TokenId> tokens;
-    std::unique_ptr<Reply> reply;
-  };
-  const std::uint64_t seed = seed_of(options.sampling);
-  std::vector<Result> results(prompts.size());
-  std::vector<std::optional<Sequence>> slots(static_cast<std::size_t>(engine.slots()));
-  std::size_t next = 0;
-  std::string piece;
-  for (;;) {
-    // A free slot takes the next prompt; sequences that have ended make room for others at once.
-    for (std::size_t s = 0; s < slots.size(); ++s) {
-      if (slots[s] || next >= prompts.size() || options.cancel.stop_requested()) continue;
-      const auto begin = Clock::now();
-      Sequence sequence{next, std::move(prompts[next]), nullptr};
-      ++next;
-      sequence.reply = std::make_unique<Reply>(engine, options, static_cast<Extent>(sequence.tokens.size()));
-      const int slot = static_cast<int>(s);
-      const Extent reused = engine.reuse(slot, sequence.tokens);
-      sequence.reply->result.reused_tokens = reused;
-      const auto part = std::span<const TokenId>(sequence.tokens).subspan(static_cast<std::size_t>(reused));
-      read_prompt(engine, part, reused, slot, options.cancel);
-      sequence.reply->result.prompt_seconds = seconds_since(begin);
-      slots[s].emplace(std::move(sequence));
-    }
-    std::vector<PositionedToken> batch;
-    std::vector<DrawRequest> requests;
-    std::vector<std::size_t> taken;
-    for (std::size_t s = 0; s < slots.size(); ++s) {
-      if (!slots[s]) continue;
-      const auto& tokens = slots[s]->tokens;
-      engine.grow(static_cast<int>(s), static_cast<Extent>(tokens.size()));
-      batch.push_back({tokens.back(), static_cast<Extent>(tokens.size()) - 1, static_cast<int>(s)});
-      // Each prompt draws from its own stream, so other prompts of the batch do not change it.
-      requests.push_back({&options.sampling, batch_seed(seed, slots[s]->prompt), slots[s]->reply->result.tokens.size(),
-                          options.log_probabilities, options.top_log_probabilities, tokens});
-      taken.push_back(s);
-    }
-    if (batch.empty()) break;
-    const auto begin = Clock::now();
-    const bool cancelled = options.cancel.stop_requested();
-    std::vector<Draw> draws(batch.size());
-    if (!cancelled) draws = engine.draw(engine.all_logits(batch), requests);
-    for (std::size_t i = 0; i < taken.size(); ++i) {
-      auto& sequence = slots[taken[i]];
-      if (cancelled)
-        sequence->reply->cancel(piece);
-      else
-        engine.cached(static_cast<int>(taken[i])).push_back(sequence->tokens.back());
-      sequence->reply->result.seconds += seconds_since(begin);
-      if (!cancelled && sequence->reply->take(draws[i], piece)) {
-        sequence->tokens.push_back(draws[i].token);
-        continue;
-      }
-      results[sequence->prompt] = std::move(sequence->reply->result);
-      sequence.reset();
-    }
-    if (cancelled) break;
-  }
-  if (options.cancel.stop_requested())  // those that no sequence was free for
-    for (; next < results.size(); ++next) results[next].finish = Finish::cancelled;
-  return results;
 }
 
 }  // namespace weft::llm::detail

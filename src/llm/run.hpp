@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class Reply {
   /// How many more tokens it takes at most.
   Extent room() const { return tokens_max_ - static_cast<Extent>(result.tokens.size()); }
   void cancel(std::string& piece) { end(Finish::cancelled, piece); }
+  /// Ends the text where its grammar lets nothing follow.
+  void finish(std::string& piece) { end(Finish::end_of_text, piece); }
   bool ended() const { return ended_; }
 
   Result result;
@@ -53,6 +56,7 @@ class Run {
   void step_beside_device(std::string& piece);
   std::vector<text::TokenId> guess() const;
   DrawRequest request(std::size_t drawn, std::span<const text::TokenId> history) const;
+  bool goes_on(const Draw& draw, std::string& piece);
 
   std::shared_ptr<Engine> engine_;
   GenerateOptions options_;
@@ -60,13 +64,18 @@ class Run {
   std::uint64_t seed_;
   bool started_ = false, released_ = false;
   Reply reply_;
+  std::optional<Constraint> constraint_;
   std::optional<Drawing> drawing_;  // of the token after tokens_
 };
 
 /// Checks the options of a generation. Errors: UsageError.
 void check(const GenerateOptions& options, const Engine& engine);
 std::uint64_t seed_of(const Sampling& sampling);
-std::vector<Result> run_batch(Engine& engine, std::vector<std::vector<text::TokenId>> prompts,
-                              const GenerateOptions& options);
+/// Errors: UsageError for an empty prompt, or one that does not fit the context.
+void check_prompt(const std::vector<text::TokenId>& prompt, const Engine& engine);
+/// As Model::embed, in these sequences of the cache.
+Tensor embed(Engine& engine, std::span<const std::string> texts, const EmbedOptions& options,
+             std::span<const int> slots);
+std::vector<PositionedToken> positioned(std::span<const text::TokenId> tokens, Extent first_position, int slot);
 
 }  // namespace weft::llm::detail
