@@ -43,6 +43,7 @@ std::span<const Command> commands();
 void set_up_train(CLI::App& app, Action& action);
 void set_up_generate(CLI::App& app, Action& action);
 void set_up_chat(CLI::App& app, Action& action);
+void set_up_serve(CLI::App& app, Action& action);
 void set_up_perplexity(CLI::App& app, Action& action);
 void set_up_template(CLI::App& app, Action& action);
 void set_up_tokenize(CLI::App& app, Action& action);

@@ -20,6 +20,21 @@ class Running : public Server {
   T server_;
 };
 
+class RunningOpenAi : public OpenAiService {
+ public:
+  explicit RunningOpenAi(const OpenAiOptions& options) : server_(options) {}
+  std::string name() const override { return std::to_string(server_.port()); }
+  void set_model(llm::Model model) override { server_.set_model(std::move(model)); }
+  void drain(std::chrono::milliseconds time) override { server_.drain(time); }
+
+ private:
+  OpenAiServer server_;
+};
+
+std::unique_ptr<OpenAiService> start_openai(const OpenAiOptions& options) {
+  return std::make_unique<RunningOpenAi>(options);
+}
+
 template <class T, class Options>
 std::unique_ptr<Server> start(const serve::Service& service, serve::Tokens tokens, const Options& options) {
   return std::make_unique<Running<T>>(service, std::move(tokens), options);
@@ -34,6 +49,7 @@ std::shared_ptr<serve::Caller> open(const Options& options) {
 
 const Module* weft_remote_module() {
   static constexpr Module kModule{.version = WEFT_VERSION,
+                                  .serve_openai = start_openai,
                                   .serve_http = start<HttpServer, HttpOptions>,
                                   .serve_grpc = start<GrpcServer, GrpcOptions>,
                                   .serve_nats = start<NatsWorker, NatsWorkerOptions>,

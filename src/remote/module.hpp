@@ -9,6 +9,7 @@
 #include "remote/grpc/client.hpp"
 #include "remote/grpc/server.hpp"
 #include "remote/http/mcp_transport.hpp"
+#include "remote/http/openai_server.hpp"
 #include "remote/http/openapi_client.hpp"
 #include "remote/http/server.hpp"
 #include "remote/nats/client.hpp"
@@ -23,8 +24,15 @@ class Server {
   virtual std::string name() const = 0;  ///< its port, or the id of a worker
 };
 
+class OpenAiService : public Server {
+ public:
+  virtual void set_model(llm::Model model) = 0;
+  virtual void drain(std::chrono::milliseconds time) = 0;
+};
+
 struct Module {
   const char* version;  ///< of Weft; another version's command does not fit
+  std::unique_ptr<OpenAiService> (*serve_openai)(const OpenAiOptions&);
   std::unique_ptr<Server> (*serve_http)(const serve::Service&, serve::Tokens, const HttpOptions&);
   std::unique_ptr<Server> (*serve_grpc)(const serve::Service&, serve::Tokens, const GrpcOptions&);
   std::unique_ptr<Server> (*serve_nats)(const serve::Service&, serve::Tokens, const NatsWorkerOptions&);

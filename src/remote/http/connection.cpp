@@ -12,7 +12,6 @@ namespace weft::remote {
 namespace {
 
 namespace op = operations;
-using Response = http::response<http::string_body>;
 using namespace std::chrono_literals;
 
 constexpr auto kFarewell = 200ms;  // for a client to end TLS, too
@@ -49,6 +48,14 @@ std::string quote_header(std::string_view text) {
   std::string out;
   for (const char c : text) out += c > ' ' && c < 0x7f ? c : '_';
   return out;
+}
+
+std::string_view bearer_token(const http::request<http::string_body>& head) {
+  const std::string_view header = view(head[http::field::authorization]);
+  constexpr std::string_view kBearer = "Bearer ";
+  const bool has_one = head.count(http::field::authorization) == 1 && header.size() > kBearer.size() &&
+                       beast::iequals(header.substr(0, kBearer.size()), kBearer);
+  return has_one ? header.substr(kBearer.size()) : std::string_view();
 }
 
 HttpConnection::HttpConnection(HttpShared& shared, int socket) : shared_(shared), stream_(context_) {
@@ -105,7 +112,6 @@ bool HttpConnection::serve_one() {
   keep_alive_ = head.keep_alive();
   method_ = head.method_string();
   target_ = head.target();
-  identity_ = nullptr;
   try {
     // Refuses requests whose length another server could read differently (request smuggling).
     if (parser.chunked() && head.count(http::field::content_length))
@@ -127,7 +133,7 @@ bool HttpConnection::serve_one() {
     if (!parser.is_done()) keep_alive_ = false;
     return send_error(error.status, op::OperationError(error.code, error.message)) && keep_alive_;
   } catch (const op::OperationError& error) {
-    return send_error(serve::http_status(error, specification_.get()), error) && keep_alive_;
+    return send_error(status_of(error), error) && keep_alive_;
   } catch (const Error& error) {
     return send_error(400, op::OperationError(op::kValidationError, error.what())) && keep_alive_;
   } catch (const std::exception&) {
@@ -153,16 +159,6 @@ bool HttpConnection::refuse(const beast::error_code& error) {
   return false;
 }
 
-void HttpConnection::authorise(const Request& head) {
-  if (path_of(view(head.target())) == "/health") return;
-  const std::string_view header = view(head[http::field::authorization]);
-  constexpr std::string_view kBearer = "Bearer ";
-  if (head.count(http::field::authorization) == 1 && header.size() > kBearer.size() &&
-      beast::iequals(header.substr(0, kBearer.size()), kBearer))
-    identity_ = shared_.tokens.find(header.substr(kBearer.size()));
-  if (!identity_) throw HttpError{401, "UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN"};
-}
-
 void HttpConnection::write_continue() {
   http::response<http::empty_body> go_on{http::status::continue_, 11};
   wait(shared_.options.write_time, [&](auto done) { http::async_write(stream_, go_on, done); });
@@ -179,9 +175,9 @@ bool HttpConnection::send(int status, std::string_view type, std::string body) {
   response.set(http::field::content_type, beast::string_view(type.data(), type.size()));
   response.set(http::field::cache_control, "no-store");
   response.set("X-Content-Type-Options", "nosniff");
-  if (!session_.empty()) response.set("Mcp-Session-Id", std::exchange(session_, {}));
+  add_headers(response);
   if (status == 401) response.set(http::field::www_authenticate, "Bearer");
-  if (status == 503) response.set(http::field::retry_after, "1");
+  if (status == 429 || status == 503) response.set(http::field::retry_after, "1");
   response.keep_alive(keep_alive_);
   response.body() = std::move(body);
   response.prepare_payload();
@@ -191,7 +187,7 @@ bool HttpConnection::send(int status, std::string_view type, std::string body) {
 }
 
 bool HttpConnection::send_error(int status, const op::OperationError& error) {
-  send(status, Value::object({{"error", serve::to_value(error)}}));
+  send(status, error_body(status, error));
   return keep_alive_;
 }
 
@@ -212,8 +208,8 @@ bool HttpConnection::write(const std::string& text) {
 void HttpConnection::log(int status) {
   if (!shared_.options.log) return;
   const std::string_view path = path_of(target_);
-  shared_.options.log(fmt::format("{} {} {} {}", quote_header(method_), quote_header(path.substr(0, 200)), status,
-                                  identity_ ? identity_->id : "-"));
+  shared_.options.log(
+      fmt::format("{} {} {} {}", quote_header(method_), quote_header(path.substr(0, 200)), status, client()));
 }
 
 }  // namespace weft::remote

@@ -1,13 +1,13 @@
-// What requests ask for: operations, handles, sessions, and messages of MCP.
+#include "remote/http/operations_connection.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/quote.hpp"
 #include "catalogue/frame.hpp"
-#include "remote/http/connection.hpp"
-#include "serve/service.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -27,12 +27,30 @@ std::string event_text(std::string_view name, const Value& data) {
 
 }  // namespace
 
-std::string HttpConnection::session_key(std::string_view name) const {
+void OperationsConnection::authorise(const Request& head) {
+  identity_ = nullptr;
+  specification_ = nullptr;
+  if (path_of(view(head.target())) == "/health") return;
+  if (const std::string_view token = bearer_token(head); !token.empty()) identity_ = shared_.tokens.find(token);
+  if (!identity_) throw HttpError{401, "UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN"};
+}
+
+Value OperationsConnection::error_body(int, const op::OperationError& error) const {
+  return Value::object({{"error", serve::to_value(error)}});
+}
+int OperationsConnection::status_of(const op::OperationError& error) const {
+  return serve::http_status(error, specification_.get());
+}
+void OperationsConnection::add_headers(Response& response) {
+  if (!session_.empty()) response.set("Mcp-Session-Id", std::exchange(session_, {}));
+}
+std::string_view OperationsConnection::client() const { return identity_ ? std::string_view(identity_->id) : "-"; }
+
+std::string OperationsConnection::session_key(std::string_view name) const {
   return fmt::format("http {} {}", identity_->id, name);
 }
 
-bool HttpConnection::answer(const Request& request) {
-  specification_ = nullptr;
+bool OperationsConnection::answer(const Request& request) {
   const std::string_view path = path_of(view(request.target()));
   const bool gets = request.method() == http::verb::get;
   if (path == "/health" && gets) return send(200, Value::object({{"status", "ok"}}));
@@ -72,7 +90,7 @@ bool HttpConnection::answer(const Request& request) {
   throw HttpError{404, "NOT_FOUND", "there is nothing at this path; GET /openapi.json describes what there is"};
 }
 
-bool HttpConnection::call(const std::string& id, const Request& request) {
+bool OperationsConnection::call(const std::string& id, const Request& request) {
   const std::string_view header = view(request[http::field::content_type]);
   const std::string_view type = header.substr(0, header.find(';'));
   const bool framed = beast::iequals(type, op::kFrameType);
@@ -129,7 +147,7 @@ bool HttpConnection::call(const std::string& id, const Request& request) {
   }
 }
 
-bool HttpConnection::mcp(const Request& request) {
+bool OperationsConnection::mcp(const Request& request) {
   if (const std::string_view origin = view(request[http::field::origin]); !origin.empty()) {
     // A page of another site has no business here, even in the browser of somebody who has.
     const std::string_view host = view(request[http::field::host]);
@@ -165,7 +183,7 @@ bool HttpConnection::mcp(const Request& request) {
   return streams ? send_replies(*replies) : send_reply(*replies);
 }
 
-bool HttpConnection::send_reply(McpReplies& replies) {
+bool OperationsConnection::send_reply(McpReplies& replies) {
   for (bool ended = false; !ended;) {
     if (const auto text = replies.next_until(std::chrono::steady_clock::now() + kLook, ended)) {
       if (McpReplies::is_answer(*text)) return send(200, "application/json", *text);
@@ -176,7 +194,7 @@ bool HttpConnection::send_reply(McpReplies& replies) {
   return send(202, "application/json", "");  // cancelled
 }
 
-bool HttpConnection::send_replies(McpReplies& replies) {
+bool OperationsConnection::send_replies(McpReplies& replies) {
   if (!begin_events({})) return false;
   auto spoken = std::chrono::steady_clock::now();
   for (bool ended = false; !ended;) {
@@ -192,7 +210,7 @@ bool HttpConnection::send_replies(McpReplies& replies) {
 }
 
 // Server-sent events: one for each answer, then how the call ended.
-bool HttpConnection::send_events(op::Subscription& answers, op::WireTensors form, const op::Holder& holder) {
+bool OperationsConnection::send_events(op::Subscription& answers, op::WireTensors form, const op::Holder& holder) {
   if (!begin_events(fmt::format("Weft-Request-Id: {}\r\n", quote_header(answers.request_id())))) return false;
   auto spoken = op::Clock::now();
   while (true) {

@@ -1,0 +1,118 @@
+// weft serve
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "base/file.hpp"
+#include "cli/commands.hpp"
+#include "cli/language_model.hpp"
+#include "cli/network.hpp"
+#include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
+#include "weft/error.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct OpenAiRequest {
+  ModelOptions model;
+  std::string host = "127.0.0.1", alias, origin;
+  int port = 8080, sequences = 4;
+  std::size_t queue = 64;
+  int grace_seconds = 20;
+  std::vector<std::string> api_keys;
+  std::filesystem::path api_key_file, certificate, key;
+  bool quiet = false;
+};
+
+constexpr std::uint64_t kKeyFileBytesMax = std::uint64_t{1} << 20;
+
+// A key a line; empty lines and lines that begin with # are left out.
+void add_keys(const std::filesystem::path& file, std::vector<std::string>& keys) {
+  const std::string text = read_text_file(file, kKeyFileBytesMax);
+  std::size_t before = keys.size();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    while (line.ends_with('\r') || line.ends_with(' ')) line.pop_back();
+    if (!line.empty() && line[0] != '#') keys.push_back(std::move(line));
+    at = end + 1;
+  }
+  if (keys.size() == before) throw UsageError(fmt::format("--api-key-file {}: the file has no key", file.string()));
+}
+
+int serve_model(OpenAiRequest request) {
+  for (const std::string& key : request.api_keys)
+    if (key.empty()) throw UsageError("--api-key is empty; give a key, or leave the option out");
+  if (!request.api_key_file.empty()) add_keys(request.api_key_file, request.api_keys);
+  if (request.certificate.empty() != request.key.empty()) throw UsageError("--certificate and --key belong together");
+  remote::OpenAiOptions options{.http = {.host = request.host,
+                                         .port = static_cast<std::uint16_t>(request.port),
+                                         .version = WEFT_VERSION,
+                                         .certificate = request.certificate,
+                                         .key = request.key},
+                                .model_name = request.alias,
+                                .api_keys = request.api_keys,
+                                .allowed_origin = request.origin,
+                                .waiting_max = request.queue};
+  if (options.model_name.empty()) {
+    const std::filesystem::path path =
+        request.model.path.has_filename() ? request.model.path : request.model.path.parent_path();
+    options.model_name = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+  }
+  if (!request.quiet) options.http.log = [](std::string_view line) { put_message(line); };
+  const bool is_local = request.host == "127.0.0.1" || request.host == "localhost" || request.host == "::1";
+  if (!is_local && request.api_keys.empty())
+    put_message("warning: everybody who reaches this machine can use the model; --api-key asks for a key");
+  StopOnInterrupt interrupt;
+  const std::unique_ptr<remote::OpenAiService> server = network().serve_openai(options);
+  const std::string shown = request.host.find(':') == std::string::npos ? request.host : "[" + request.host + "]";
+  const std::string url =
+      fmt::format("{}://{}:{}/v1", request.certificate.empty() ? "http" : "https", shown, server->name());
+  put_message(fmt::format("loading {}; requests are answered with 503 until then", request.model.path.string()));
+  server->set_model(load_language_model(request.model, request.sequences));
+  put_message(fmt::format("serving {} on {}", options.model_name, url));
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait(lock, interrupt.token(), [] { return false; });
+  put_message("stopping; requests under way may end");
+  server->drain(std::chrono::seconds(request.grace_seconds));
+  return kOk;
+}
+
+}  // namespace
+
+void set_up_serve(CLI::App& app, Action& action) {
+  auto request = std::make_shared<OpenAiRequest>();
+  OpenAiRequest& r = *request;
+  app.footer("docs/serving.md describes routes, structured output, tools and limits.");
+  add_model_options(app, r.model);
+  app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
+  app.add_option("--port", r.port, "port to listen on; 0: any that is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  app.add_option("--alias", r.alias, "name of the model for clients; otherwise that of its file");
+  app.add_option("--api-key", r.api_keys, "a key that clients must send; may be given several times")
+      ->allow_extra_args(false);
+  app.add_option("--api-key-file", r.api_key_file, "a file with a key on each line");
+  app.add_option("--sequences", r.sequences, "number of texts that are written at once; each has --context positions")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--queue", r.queue, "number of requests that may wait; more are refused with 429")
+      ->capture_default_str();
+  app.add_option("--grace", r.grace_seconds, "seconds that requests under way get to end after Ctrl-C or SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--allow-origin", r.origin,
+                 "a site whose pages may call from a browser, such as https://example.org; * for all");
+  app.add_option("--certificate", r.certificate, "PEM file: use TLS with this certificate, and --key");
+  app.add_option("--key", r.key, "PEM file: the key of --certificate");
+  app.add_option("--chat-template", r.model.chat_template, "a template in Jinja, in place of the model's own");
+  app.add_flag("--quiet", r.quiet, "print no line for each request");
+  app.callback([&action, request] { action = [request] { return serve_model(*request); }; });
+}
+
+}  // namespace weft::cli

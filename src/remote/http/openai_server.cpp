@@ -1,0 +1,264 @@
+#include "remote/http/openai_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "remote/http/listener.hpp"
+#include "serve/openai.hpp"
+#include "weft/error.hpp"
+
+namespace weft::remote {
+namespace {
+
+namespace op = operations;
+using namespace std::chrono_literals;
+
+constexpr auto kOpenAiLook = 100ms;     // how often a waiting connection looks for its client
+constexpr auto kOpenAiKeepAlive = 15s;  // between comments of a silent stream
+constexpr std::string_view kModels = "/v1/models";
+
+// Compares without telling by its time how much is equal.
+bool is_same_key(std::string_view a, std::string_view b) {
+  unsigned char differs = a.size() != b.size();
+  for (std::size_t i = 0; i < a.size(); ++i)
+    differs |= static_cast<unsigned char>(a[i] ^ b[i % std::max<std::size_t>(b.size(), 1)]);
+  return differs == 0 && !b.empty();
+}
+
+// A model that serves.
+struct Serving {
+  serve::GenerationQueue queue;
+  serve::OpenAiModel model;
+  Serving(llm::Model loaded, const std::string& name, std::size_t waiting_max)
+      : queue(std::move(loaded), {.waiting_max = waiting_max}),
+        model{queue.model(), name, serve::ToolFormat::of(queue.model())} {}
+};
+
+struct OpenAiShared : HttpShared {
+  OpenAiOptions own;
+  std::int64_t created;
+  std::mutex mutex;
+  std::shared_ptr<Serving> serving;
+
+  explicit OpenAiShared(const OpenAiOptions& options)
+      : HttpShared{options.http},
+        own(options),
+        created(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+                    .count()) {}
+};
+
+class OpenAiConnection : public HttpConnection {
+ public:
+  OpenAiConnection(OpenAiShared& shared, int socket) : HttpConnection(shared, socket), shared_(shared) {}
+
+ protected:
+  void authorise(const Request& head) override {
+    const std::string_view path = path_of(view(head.target()));
+    if (path == "/health" || head.method() == http::verb::options || shared_.own.api_keys.empty()) return;
+    const std::string_view token = bearer_token(head);
+    bool is_known = false;
+    for (const std::string& key : shared_.own.api_keys) is_known = is_same_key(token, key) || is_known;
+    if (!is_known) throw HttpError{401, "invalid_api_key", "a known key is needed: Authorization: Bearer KEY"};
+  }
+
+  Value error_body(int status, const op::OperationError& error) const override {
+    // Codes of the connection itself are in capitals; the API has lower case.
+    std::string code = error.code();
+    std::transform(code.begin(), code.end(), code.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    return serve::openai_error_body(status, error.what(), {}, code);
+  }
+  int status_of(const op::OperationError&) const override { return 400; }
+
+  void add_headers(Response& response) override {
+    if (shared_.own.allowed_origin.empty()) return;
+    response.set(http::field::access_control_allow_origin, shared_.own.allowed_origin);
+    response.set(http::field::access_control_allow_headers, "Authorization, Content-Type");
+    response.set(http::field::access_control_allow_methods, "GET, POST, OPTIONS");
+  }
+
+  bool answer(const Request& request) override {
+    try {
+      return route(request);
+    } catch (const serve::OpenAiError& error) {
+      return send(error.status, serve::openai_error_body(error.status, error.what(), error.param, error.code));
+    } catch (const serve::QueueError& error) {
+      const int status = error.is_closed ? 503 : 429;
+      return send(status,
+                  serve::openai_error_body(status, error.what(), {}, error.is_closed ? "stopping" : "queue_full"));
+    } catch (const FileError& error) {  // the body is not JSON
+      return send(400, serve::openai_error_body(400, error.what()));
+    } catch (const UsageError& error) {
+      return send(400, serve::openai_error_body(400, error.what()));
+    }
+  }
+
+ private:
+  std::shared_ptr<Serving> serving() {
+    const std::lock_guard lock(shared_.mutex);
+    if (!shared_.serving) throw serve::OpenAiError(503, "the model is being loaded; ask again soon", {}, "loading");
+    return shared_.serving;
+  }
+
+  bool route(const Request& request) {
+    const std::string_view path = path_of(view(request.target()));
+    const bool gets = request.method() == http::verb::get, posts = request.method() == http::verb::post;
+    if (request.method() == http::verb::options && !shared_.own.allowed_origin.empty())
+      return send(204, "text/plain", "");
+    const auto require = [&](bool is_right, std::string_view method) {
+      if (!is_right) throw serve::OpenAiError(405, fmt::format("{} takes {}", path, method), {}, "method_not_allowed");
+    };
+    if (path == "/health") {
+      require(gets, "GET");
+      serving();
+      return send(200, Value::object({{"status", "ok"}}));
+    }
+    if (path == "/metrics") {
+      require(gets, "GET");
+      return send(200, "text/plain; version=0.0.4", serve::metrics_text(serving()->queue.counts()));
+    }
+    if (path == kModels) {
+      require(gets, "GET");
+      return send(200,
+                  Value::object({{"object", "list"},
+                                 {"data", Value::array({serve::model_entry(serving()->model, shared_.created)})}}));
+    }
+    if (path.starts_with(kModels) && path.size() > kModels.size() + 1 && path[kModels.size()] == '/') {
+      require(gets, "GET");
+      const auto held = serving();
+      if (path.substr(kModels.size() + 1) != held->model.name)
+        throw serve::OpenAiError(404, "the model does not exist here", "model", "model_not_found");
+      return send(200, serve::model_entry(held->model, shared_.created));
+    }
+    const bool is_chat = path == "/v1/chat/completions";
+    if (is_chat || path == "/v1/completions") {
+      require(posts, "POST");
+      return complete(request, is_chat);
+    }
+    if (path == "/v1/embeddings") {
+      require(posts, "POST");
+      return embed(request);
+    }
+    throw serve::OpenAiError(404, "there is nothing at this path", {}, "not_found");
+  }
+
+  Value body_of(const Request& request) const {
+    return Value::parse(request.body(), "the body", shared_.options.values_max);
+  }
+
+  bool complete(const Request& request, bool is_chat) {
+    const auto held = serving();
+    const Value body = body_of(request);
+    if (is_chat && !held->model.model.has_template())
+      throw serve::OpenAiError(400, "the model has no chat template; use /v1/completions");
+    serve::CompletionRequest wanted =
+        is_chat ? serve::read_chat_request(body, held->model) : serve::read_completion_request(body, held->model);
+    serve::GenerationTicket ticket = held->queue.submit(wanted.texts);
+    const bool streams = wanted.streams;
+    serve::CompletionAnswer answer(
+        std::move(wanted), held->model,
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+    return streams ? stream(ticket, answer) : collect(ticket, answer);
+  }
+
+  bool collect(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+    for (bool is_waiting = true; is_waiting;) {
+      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kOpenAiLook, is_waiting);
+      if (!event) {
+        if (is_waiting && client_has_gone()) return false;  // which cancels the request
+        continue;
+      }
+      if (!event->error.empty()) throw serve::OpenAiError(event->is_ours ? 500 : 400, event->error);
+      if (event->has_ended && event->finish == llm::Finish::cancelled)
+        throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+      answer.take(*event);
+    }
+    return send(200, answer.body());
+  }
+
+  static std::string event_of(const Value& data) { return fmt::format("data: {}\n\n", data.to_json()); }
+
+  bool stream(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+    std::string headers;
+    if (!shared_.own.allowed_origin.empty())
+      headers = fmt::format("Access-Control-Allow-Origin: {}\r\n", shared_.own.allowed_origin);
+    if (!begin_events(headers)) return false;
+    auto spoken = std::chrono::steady_clock::now();
+    for (bool is_waiting = true; is_waiting;) {
+      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kOpenAiLook, is_waiting);
+      std::string text;
+      if (event && !event->error.empty()) {
+        // The status has left already, so the error is an event.
+        write(event_of(serve::openai_error_body(event->is_ours ? 500 : 400, event->error)));
+        return false;
+      }
+      if (event)
+        for (const Value& chunk : answer.take(*event)) text += event_of(chunk);
+      else if (is_waiting && client_has_gone())
+        return false;
+      else if (std::chrono::steady_clock::now() - spoken > kOpenAiKeepAlive)
+        text = ": still here\n\n";
+      if (text.empty()) continue;
+      spoken = std::chrono::steady_clock::now();
+      if (!write(text)) return false;
+    }
+    std::string end;
+    if (const auto usage = answer.usage_chunk()) end = event_of(*usage);
+    write(end + "data: [DONE]\n\n");
+    return false;
+  }
+
+  bool embed(const Request& request) {
+    const auto held = serving();
+    const serve::EmbeddingRequest wanted = serve::read_embedding_request(body_of(request), held->model);
+    std::size_t tokens = 0;
+    for (const std::string& text : wanted.texts) tokens += held->model.model.encode(text).size();
+    const std::optional<Tensor> rows = held->queue.embed(wanted.texts, {});
+    if (!rows) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+    return send(200, serve::embedding_answer(wanted, held->model, *rows, tokens));
+  }
+
+  OpenAiShared& shared_;
+};
+
+}  // namespace
+
+struct OpenAiServer::State {
+  OpenAiShared shared;
+  std::optional<HttpListener> listener;
+
+  explicit State(const OpenAiOptions& options) : shared(options) {
+    listener.emplace(shared, [this](int socket) { return std::make_unique<OpenAiConnection>(shared, socket); });
+  }
+};
+
+OpenAiServer::OpenAiServer(const OpenAiOptions& options) : state_(std::make_unique<State>(options)) {}
+OpenAiServer::~OpenAiServer() {
+  drain(0ms);
+  state_->listener.reset();
+}
+std::uint16_t OpenAiServer::port() const { return state_->listener->port(); }
+
+void OpenAiServer::set_model(llm::Model model) {
+  auto serving =
+      std::make_shared<Serving>(std::move(model), state_->shared.own.model_name, state_->shared.own.waiting_max);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->shared.serving = std::move(serving);
+}
+
+void OpenAiServer::drain(std::chrono::milliseconds time) {
+  std::shared_ptr<Serving> serving;
+  {
+    const std::lock_guard lock(state_->shared.mutex);
+    serving = state_->shared.serving;
+  }
+  if (serving) serving->queue.close(std::chrono::steady_clock::now() + time);
+}
+
+}  // namespace weft::remote

@@ -1,0 +1,51 @@
+// The HTTP API of OpenAI for one language model.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "remote/http/server.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::remote {
+
+struct OpenAiOptions {
+  HttpOptions http;
+  std::string model_name = "model";
+  std::vector<std::string> api_keys;  ///< empty: every request is answered
+  std::string allowed_origin;         ///< pages of this site may call (CORS), "*": of any; empty: none
+  std::size_t waiting_max = 64;       ///< requests that wait for a free sequence
+};
+
+/// Serves until it is destroyed. Routes:
+///
+///     GET    /health                    without a key; 503 until there is a model
+///     GET    /metrics                   counts in the text format of Prometheus
+///     GET    /v1/models                 and /v1/models/NAME
+///     POST   /v1/chat/completions       plain, or as server-sent events
+///     POST   /v1/completions
+///     POST   /v1/embeddings
+///
+/// A key comes as "Authorization: Bearer KEY". Errors have the body {"error": {"message", "type", "param", "code"}}. A client that
+/// leaves cancels its request. Thread safety: `set_model` and `drain` are for one thread.
+class OpenAiServer {
+ public:
+  /// Errors: as HttpServer.
+  explicit OpenAiServer(const OpenAiOptions& options);
+  ~OpenAiServer();
+  std::uint16_t port() const;
+
+  /// From here on, requests are answered.
+  void set_model(llm::Model model);
+  /// Refuses new requests, and waits until those under way have ended or the time is over.
+  void drain(std::chrono::milliseconds time);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weft::remote

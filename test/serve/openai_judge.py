@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+"""weft serve with the official client (PyPI openai), and its structured output by jsonschema: openai_judge.py WEFT."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file__).parents[2] / ".cache" / "judges")
+sys.path.insert(0, str(JUDGES))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+import jsonschema  # noqa: E402
+import openai  # noqa: E402
+import pydantic  # noqa: E402
+import tiny_model  # noqa: E402
+
+SCHEMAS = [
+    {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}, "when": {"type": "string", "format": "date-time"}, "mail": {"type": "string", "format": "email"}},
+     "required": ["id", "when", "mail"], "additionalProperties": False},
+    {"type": "array", "items": {"anyOf": [{"type": "integer", "multipleOf": 3, "minimum": -30, "maximum": 30}, {"type": "string", "pattern": "^[A-C]{2,4}-\\d+$", "maxLength": 8}]}, "minItems": 2, "maxItems": 5},
+    {"$defs": {"tree": {"type": "object", "properties": {"v": {"enum": [1, "é", None]}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 1}}, "required": ["v"], "additionalProperties": False}},
+     "$ref": "#/$defs/tree"},
+    {"type": "object", "properties": {"a": {"type": "number", "exclusiveMinimum": -1, "maximum": 2.5}}, "additionalProperties": {"type": "boolean"}, "required": ["a"], "maxProperties": 3},
+]
+
+
+class Person(pydantic.BaseModel):
+    name: str = pydantic.Field(max_length=6)
+    age: int = pydantic.Field(ge=0, le=120)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model.put_byte_model(pathlib.Path(folder) / "noise")
+        server = subprocess.Popen([sys.argv[1], "serve", model, "--port", "0", "--device", "cpu", "--api-key", "the-key", "--quiet"], stderr=subprocess.PIPE, text=True)
+        try:
+            while not (found := re.search(r"serving noise on (\S+)", server.stderr.readline())):
+                assert server.poll() is None
+            check(openai.OpenAI(base_url=found[1], api_key="the-key", max_retries=0))
+            try:
+                openai.OpenAI(base_url=found[1], api_key="another", max_retries=0).models.list()
+                raise AssertionError("a wrong key was taken")
+            except openai.AuthenticationError as error:
+                assert error.body["type"] == "authentication_error", error.body
+        finally:
+            server.terminate()
+            assert server.wait(60) == 0
+
+
+def check(client):
+    messages = [{"role": "user", "content": "hello"}]
+    options = {"model": "noise", "messages": messages, "seed": 3}
+    assert [m.id for m in client.models.list()] == ["noise"] and client.models.retrieve("noise").owned_by == "weft"
+
+    plain = client.chat.completions.create(**options, max_completion_tokens=20)
+    text = plain.choices[0].message.content
+    assert plain.usage.completion_tokens == 20, plain.usage
+    streamed, usage = "", None
+    for chunk in client.chat.completions.create(**options, max_completion_tokens=20, stream=True, stream_options={"include_usage": True}):
+        streamed += chunk.choices[0].delta.content or "" if chunk.choices else ""
+        usage = chunk.usage or usage
+    assert streamed == text and usage.completion_tokens == 20, (streamed, text)
+
+    entries = client.chat.completions.create(**options, max_tokens=4, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    assert len(entries) == 4 and all(len(entry.top_logprobs) == 2 for entry in entries)
+    assert client.completions.create(model="noise", prompt="abc", max_tokens=5, seed=1).choices[0].text
+
+    # The client asks for base64 itself, and for numbers where it is told to.
+    packed = client.embeddings.create(model="noise", input=["abc", "d"]).data[0].embedding
+    listed = client.embeddings.create(model="noise", input="abc", encoding_format="float").data[0].embedding
+    assert len(packed) == 32 and max(abs(a - b) for a, b in zip(packed, listed)) < 1e-4
+
+    person = client.chat.completions.parse(**options, response_format=Person, max_tokens=200).choices[0].message.parsed
+    assert isinstance(person, Person), person
+    texts = set()
+    for schema in SCHEMAS:
+        validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+        for seed in range(8):
+            choice = client.chat.completions.create(**options | {"seed": seed}, max_tokens=900, logit_bias={str(ord('"')): 2}, response_format={
+                "type": "json_schema", "json_schema": {"name": "it", "schema": schema}}).choices[0]
+            if choice.finish_reason == "length":
+                continue
+            validator.validate(json.loads(choice.message.content))
+            texts.add(choice.message.content)
+    assert len(texts) > 16, texts
+
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}]
+    [call] = client.chat.completions.create(**options, max_tokens=200, tools=tools, tool_choice={"type": "function", "function": {"name": "add"}}).choices[0].message.tool_calls
+    assert call.function.name == "add" and isinstance(json.loads(call.function.arguments)["a"], int)
+    with client.chat.completions.stream(**options, max_tokens=200, tools=tools, tool_choice="required", parallel_tool_calls=False) as stream:
+        final = stream.get_final_completion()
+    assert final.choices[0].message.tool_calls[0].function.name == "add", final
+
+    for bad, error in [({"temperature": 3}, openai.BadRequestError), ({"model": "gpt"}, openai.NotFoundError)]:
+        try:
+            client.chat.completions.create(**options | bad)
+            raise AssertionError(f"{bad} was taken")
+        except error as refused:
+            assert sorted(refused.body) == ["code", "message", "param", "type"], refused.body
+    print(f"{len(texts)} texts of schemas")
+
+
+main()
