@@ -17,6 +17,7 @@
 #include "weft/grad.hpp"
 #include "weft/gradcheck.hpp"
 #include "weft/grid.hpp"
+#include "weft/grammar.hpp"
 #include "weft/hooks.hpp"
 #include "weft/in_place.hpp"
 #include "weft/inference.hpp"

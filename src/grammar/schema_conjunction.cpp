@@ -71,11 +71,11 @@ unsigned type_of(const Value& value) {
 SchemaDocument::SchemaDocument(const Value& document, bool lenient) : root_(document), lenient_(lenient) {
   if (const std::size_t bytes = root_.to_json().size(); bytes > kBytesMax)
     throw UsageError(fmt::format("grammar: a schema of {} bytes; at most {} are read", bytes, kBytesMax));
+  // Older drafts are read as this one: their other keywords are errors of the meta-schema, or unsaid.
+  if (const Value* dialect = member(&root_, "$schema");
+      dialect && dialect->is_string() && dialect->string().find("json-schema.org/draft") != std::string::npos)
+    root_.members().remove("$schema");
   const schema::Schema checked(root_, {.asserts_formats = true});  // by the meta-schema, with all references
-  if (root_.is_object())
-    if (const std::string* dialect = text_member(&root_, "$schema");
-        dialect && dialect->find("2020-12") == std::string::npos && !lenient)
-      throw UsageError(fmt::format("grammar: the schema is written for {}; draft 2020-12 is read", quote(*dialect)));
   walk(root_, "#", true);
 }
 

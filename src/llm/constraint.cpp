@@ -9,7 +9,7 @@
 
 namespace weft::llm::detail {
 
-std::shared_ptr<grammar::TokenMatcher> Constraints::matcher(const Grammar& grammar) {
+Constraints::Kept& Constraints::kept(const Grammar& grammar) {
   if (!trie_) {
     const auto size = static_cast<std::size_t>(tokenizer_->vocabulary_size());
     std::vector<std::string> bytes(size);
@@ -26,11 +26,38 @@ std::shared_ptr<grammar::TokenMatcher> Constraints::matcher(const Grammar& gramm
     kept = std::move(*found);
     kept_.erase(found);
   }
-  if (!kept.matcher || kept.matcher->memory_bytes() > kReusedBytesMax)
-    kept = {grammar.shared(), std::make_shared<grammar::TokenMatcher>(*grammar.shared(), trie_, end_tokens_)};
-  kept_.insert(kept_.begin(), kept);
+  if (!kept.matcher || kept.matcher->memory_bytes() > kReusedBytesMax) {
+    kept.grammar = grammar.shared();
+    kept.matcher = std::make_shared<grammar::TokenMatcher>(*grammar.shared(), trie_, end_tokens_);
+  }
+  kept_.insert(kept_.begin(), std::move(kept));
   if (kept_.size() > kMatchersMax) kept_.pop_back();
-  return kept.matcher;
+  return kept_.front();
+}
+
+std::shared_ptr<grammar::TokenMatcher> Constraints::matcher(const Grammar& grammar) { return kept(grammar).matcher; }
+
+std::shared_ptr<const Constraints::Unfit> Constraints::unfit(const Grammar& grammar, const std::string& mark) {
+  Kept& kept = this->kept(grammar);
+  auto& known = kept.unfit[mark];
+  if (known) return known;
+  Unfit unfit(mark.size());
+  for (text::TokenId token = 0; token < tokenizer_->vocabulary_size(); ++token) {
+    const std::string bytes = tokenizer_->token_bytes(token);
+    for (std::size_t k = 0; k < mark.size(); ++k) {
+      const std::string_view part = std::string_view(mark).substr(k == 0 ? 0 : mark.size() - k);
+      const std::size_t at = k == 0 ? bytes.find(part) : bytes.starts_with(part) ? 0 : std::string::npos;
+      if (at == std::string::npos) continue;
+      grammar::TokenMatcher::State state;
+      if (!kept.matcher->accept_bytes(state, behind_mark(std::string_view(bytes).substr(at + part.size()))))
+        unfit[k].push_back(token);
+    }
+  }
+  return known = std::make_shared<const Unfit>(std::move(unfit));
+}
+
+std::string_view Constraints::behind_mark(std::string_view rest) {
+  return rest.find_first_not_of(" \t\r\n") == std::string_view::npos ? std::string_view() : rest;
 }
 
 const grammar::TokenMask& Constraints::all_but_ends() {
@@ -50,28 +77,7 @@ Constraint::Constraint(Constraints& shared, const GenerateOptions& options)
       matcher_(shared.matcher(*options.grammar)),
       after_(options.grammar_after),
       is_optional_(options.grammar_is_optional) {
-  if (!after_.empty()) find_unfit();
-}
-
-void Constraint::find_unfit() {
-  unfit_.resize(after_.size());
-  const text::TokenId size = shared_->tokenizer().vocabulary_size();
-  for (text::TokenId token = 0; token < size; ++token) {
-    const std::string bytes = shared_->tokenizer().token_bytes(token);
-    for (std::size_t k = 0; k < after_.size(); ++k) {
-      const std::string_view mark = std::string_view(after_).substr(k == 0 ? 0 : after_.size() - k);
-      const std::size_t at = k == 0 ? bytes.find(mark) : bytes.starts_with(mark) ? 0 : std::string::npos;
-      if (at == std::string::npos) continue;
-      grammar::TokenMatcher::State state;
-      if (!matcher_->accept_bytes(state, behind(std::string_view(bytes).substr(at + mark.size()))))
-        unfit_[k].push_back(token);
-    }
-  }
-}
-
-// What the grammar reads of the text behind its mark: white space alone, most often a line break, belongs to the text before.
-std::string_view Constraint::behind(std::string_view rest) {
-  return rest.find_first_not_of(" \t\r\n") == std::string_view::npos ? std::string_view() : rest;
+  if (!after_.empty()) unfit_ = shared.unfit(*options.grammar, after_);
 }
 
 const grammar::TokenMask* Constraint::allowed() {
@@ -79,7 +85,7 @@ const grammar::TokenMask* Constraint::allowed() {
     before_ = is_optional_ ? grammar::TokenMask(shared_->all_but_ends().size(), true) : shared_->all_but_ends();
     for (std::size_t k = 0; k < after_.size(); ++k)
       if (k == 0 || tail_.ends_with(std::string_view(after_).substr(0, after_.size() - k)))
-        for (const text::TokenId token : unfit_[k]) before_.forbid(static_cast<std::size_t>(token));
+        for (const text::TokenId token : (*unfit_)[k]) before_.forbid(static_cast<std::size_t>(token));
     return &before_;
   }
   const grammar::TokenMask& mask = matcher_->allowed(state_);
@@ -99,7 +105,7 @@ bool Constraint::read(text::TokenId token) {
     return true;
   }
   const std::string text = tail_;
-  const std::string_view rest = behind(std::string_view(text).substr(at + after_.size()));
+  const std::string_view rest = Constraints::behind_mark(std::string_view(text).substr(at + after_.size()));
   after_.clear();
   tail_.clear();
   return matcher_->accept_bytes(state_, rest);

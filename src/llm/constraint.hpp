@@ -1,6 +1,7 @@
 // The grammar of one generation: which tokens may come next.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,12 @@ class Constraints {
       : tokenizer_(std::move(tokenizer)), end_tokens_(std::move(end_tokens)) {}
 
   std::shared_ptr<grammar::TokenMatcher> matcher(const Grammar& grammar);
+  /// Tokens that would complete a text `mark`, of which they hold the last k bytes (k = 0: all of it), and go on behind it as the
+  /// grammar does not; a list for each k.
+  using Unfit = std::vector<std::vector<text::TokenId>>;
+  std::shared_ptr<const Unfit> unfit(const Grammar& grammar, const std::string& mark);
+  /// What a grammar reads of the text behind a mark: white space alone, most often a line break, belongs to the text before.
+  static std::string_view behind_mark(std::string_view rest);
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   /// All tokens but those that end a text.
   const grammar::TokenMask& all_but_ends();
@@ -30,7 +37,9 @@ class Constraints {
   struct Kept {
     std::shared_ptr<const grammar::CompiledGrammar> grammar;
     std::shared_ptr<grammar::TokenMatcher> matcher;
+    std::map<std::string, std::shared_ptr<const Unfit>> unfit;  // by the mark
   };
+  Kept& kept(const Grammar& grammar);
 
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::vector<text::TokenId> end_tokens_;
@@ -59,8 +68,6 @@ class Constraint {
 
  private:
   bool read(text::TokenId token);
-  void find_unfit();
-  static std::string_view behind(std::string_view rest);
 
   Constraints* shared_;
   std::shared_ptr<grammar::TokenMatcher> matcher_;
@@ -68,9 +75,8 @@ class Constraint {
   std::string after_;  // the grammar begins behind this text; empty once it has begun
   std::string tail_;   // the end of the text before
   bool is_optional_;
-  // Tokens that would complete `after_`, of which they hold the last k bytes (0: all of it), and go on as the grammar does not.
-  std::vector<std::vector<text::TokenId>> unfit_;
-  grammar::TokenMask before_;  // what may come before `after_`
+  std::shared_ptr<const Constraints::Unfit> unfit_;  // for `after_`
+  grammar::TokenMask before_;                        // what may come before `after_`
 };
 
 }  // namespace weft::llm::detail

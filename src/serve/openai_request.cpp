@@ -11,7 +11,6 @@ namespace weft::serve {
 namespace {
 
 constexpr std::size_t kChoicesMax = 128, kStopsMax = 4, kEmbeddingsMax = 2048, kPromptsMax = 2048, kToolsMax = 128;
-constexpr Extent kMaxTokensDefault = 1024;
 
 [[noreturn]] void refuse_field(std::string_view field, std::string_view fact) {
   throw OpenAiError(400, fmt::format("{} {}", field, fact), std::string(field));
@@ -68,12 +67,12 @@ void check_model(const Value& body, const OpenAiModel& model) {
 }
 
 // The settings that both kinds of requests have.
-llm::GenerateOptions read_options(const Value& body, const OpenAiModel& model) {
+llm::GenerateOptions read_options(const Value& body, const OpenAiModel& model, Extent max_tokens) {
   llm::GenerateOptions options;
   llm::Sampling& s = options.sampling;
   s = {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
-  options.max_tokens = integer_in(body, "max_completion_tokens", 1, INT32_MAX,
-                                  integer_in(body, "max_tokens", 1, INT32_MAX, kMaxTokensDefault));
+  options.max_tokens =
+      integer_in(body, "max_completion_tokens", 1, INT32_MAX, integer_in(body, "max_tokens", 1, INT32_MAX, max_tokens));
   s.temperature = number_in(body, "temperature", 0, 2, 1);
   s.top_p = number_in(body, "top_p", 0, 1, 1);
   if (s.top_p == 0) s.top_p = 1e-9;  // the most probable token alone
@@ -294,7 +293,7 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
   CompletionRequest request{.is_chat = true};
   read_streaming(body, request);
   request.choices = static_cast<std::size_t>(integer_in(body, "n", 1, kChoicesMax, 1));
-  llm::GenerateOptions options = read_options(body, model);
+  llm::GenerateOptions options = read_options(body, model, model.model.context());
   const std::vector<llm::Message> messages = read_messages(body);
   request.wants_probabilities = options.log_probabilities = flag(body, "logprobs", false);
   options.top_log_probabilities = integer_in(body, "top_logprobs", 0, 20, 0);
@@ -361,7 +360,6 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
     options.grammar_after = llm::kReasoningEnd;
   }
   request.has_grammar = options.grammar.has_value() && !options.grammar_is_optional;
-  if (!given(body, "max_tokens") && !given(body, "max_completion_tokens")) options.max_tokens = model.model.context();
   add_choices(request, tokens, options);
   return request;
 }
@@ -371,14 +369,13 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
   CompletionRequest request;
   read_streaming(body, request);
   request.choices = static_cast<std::size_t>(integer_in(body, "n", 1, kChoicesMax, 1));
-  llm::GenerateOptions options = read_options(body, model);
+  llm::GenerateOptions options = read_options(body, model, 16);
   options.grammar = read_response_format(body);
   if (const Value* grammar = given(body, "grammar")) try {
       options.grammar = llm::Grammar::parse(string_in(*grammar, "grammar"));
     } catch (const UsageError& error) {
       throw OpenAiError(400, error.what(), "grammar");
     }
-  if (!given(body, "max_tokens") && !given(body, "max_completion_tokens")) options.max_tokens = 16;
   if (given(body, "logprobs")) {
     request.wants_probabilities = options.log_probabilities = true;
     options.top_log_probabilities = integer_in(body, "logprobs", 0, 5, 0);

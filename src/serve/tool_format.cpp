@@ -131,6 +131,14 @@ Value ToolFormat::schema(const Value::Array& tools) const {
   return Value::object({{"type", "array"}, {"items", std::move(one)}, {"minItems", 1}});
 }
 
+void ToolCallReader::add_content(Part& part, std::string_view text) {
+  if (skips_space_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  if (text.empty()) return;
+  skips_space_ = false;
+  has_content_ = true;
+  part.content += text;
+}
+
 // Takes a whole call from the beginning of what is held. False if there is none.
 bool ToolCallReader::take_call(Part& part, bool at_end) {
   const std::size_t begin = held_.find_first_not_of(kSpace);
@@ -165,6 +173,7 @@ bool ToolCallReader::take_call(Part& part, bool at_end) {
   part.calls.insert(part.calls.end(), calls.begin(), calls.end());
   held_ = std::string(rest);
   in_call_ = false;
+  skips_space_ = true;
   return true;
 }
 
@@ -182,20 +191,15 @@ ToolCallReader::Part ToolCallReader::put(std::string_view piece) {
       const std::size_t first = held_.find_first_not_of(kSpace);
       if (!has_content_ && (first == std::string::npos || held_[first] == '{' || held_[first] == '[')) return part;
     } else if (const std::size_t at = held_.find(opening); at != std::string::npos) {
-      // White space around calls is not content.
-      part.content += held_.substr(0, at);
+      add_content(part, held_.substr(0, at));
       held_.erase(0, at + opening.size());
       in_call_ = true;
       continue;
     }
     std::size_t keep = std::min(held_.size(), opening.empty() ? 0 : opening.size() - 1);
     while (keep > 0 && !opening.starts_with(std::string_view(held_).substr(held_.size() - keep))) --keep;
-    part.content += held_.substr(0, held_.size() - keep);
+    add_content(part, held_.substr(0, held_.size() - keep));
     held_.erase(0, held_.size() - keep);
-    if (trimmed(part.content).empty() && !has_content_)
-      part.content.clear();
-    else
-      has_content_ = true;
     return part;
   }
 }
@@ -210,7 +214,7 @@ ToolCallReader::Part ToolCallReader::finish() {
     }
     if (!take_call(part, true)) break;
   }
-  if (!trimmed(held_).empty()) part.content = std::move(held_);
+  add_content(part, held_);
   held_.clear();
   return part;
 }

@@ -46,12 +46,13 @@ class ToolCallReader {
 
  private:
   bool take_call(Part& part, bool at_end);
+  void add_content(Part& part, std::string_view text);
 
   ToolFormat format_;
   std::vector<std::string> names_;
   std::string held_;
   bool in_call_;
-  bool has_content_ = false;
+  bool has_content_ = false, skips_space_ = true;  // white space before the first text, and after calls, is not content
 };
 
 }  // namespace weft::serve

@@ -145,7 +145,8 @@ TEST(SchemaGrammar, RefusesWhatItCannotSay) {
       {R"({"type": "strin"})", "#/type"},
       {R"({"$ref": "https://example.org/other"})", "example.org"},
       {R"({"$ref": "#/$defs/none"})", "none"},
-      {R"({"$schema": "http://json-schema.org/draft-04/schema#"})", "draft"},
+      {R"({"$schema": "https://example.org/dialect"})", "example.org"},
+      {R"({"$schema": "http://json-schema.org/draft-07/schema#", "items": [true]})", "items"},
   };
   for (const Bad& bad : cases) {
     const std::string message = message_of<UsageError>([&] { Grammar::parse_json_schema(bad.schema); });
@@ -160,6 +161,13 @@ TEST(SchemaGrammar, RefusesWhatItCannotSay) {
   EXPECT_THROW(Grammar::parse_json_schema(bomb), UsageError);
   EXPECT_THROW(Grammar::parse_json_schema("{\"description\": \"" + std::string(2'000'000, 'x') + "\"}"), UsageError);
   EXPECT_THROW(Grammar::parse_json_schema("{"), FileError);
+}
+
+TEST(SchemaGrammar, OlderDraftsAreReadAsThisOne) {
+  const Grammar grammar = Grammar::parse_json_schema(
+      R"({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/n", "definitions": {"n": {"type": "integer"}}})");
+  EXPECT_TRUE(grammar.accepts("1"));
+  EXPECT_FALSE(grammar.accepts("true"));
 }
 
 TEST(SchemaGrammar, LenientLeavesOut) {

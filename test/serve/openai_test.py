@@ -351,6 +351,16 @@ class Case(unittest.TestCase):
         self.assertEqual(status, 204)
         self.assertEqual(self.server.headers["Access-Control-Allow-Origin"], "https://page.example")
 
+        self.assertEqual(self.server.ask("GET", "/v1/models", headers={"Origin": "https://page.example"})[0], 200)
+        self.refused(403, "GET", "/v1/models", headers={"Origin": "https://other.example"})
+
+    def test_a_body_that_is_too_large(self):
+        with socket.create_connection(("127.0.0.1", self.server.port)) as client:
+            client.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 999999999999\r\n\r\n".encode())
+            answer = client.recv(10000).decode()
+        self.assertIn(" 413 ", answer)
+        self.assertEqual(sorted(json.loads(answer.split("\r\n\r\n")[1])["error"]), ["code", "message", "param", "type"])
+
     def test_a_client_that_leaves_frees_its_sequence(self):
         body = json.dumps({"messages": HELLO, "n": 3, "max_tokens": 900, "stream": True, "logit_bias": {str(tiny_model.token_of("<|end|>")): -100}})
         client = socket.create_connection(("127.0.0.1", self.server.port))

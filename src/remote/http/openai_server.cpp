@@ -60,6 +60,13 @@ class OpenAiConnection : public HttpConnection {
  protected:
   void authorise(const Request& head) override {
     const std::string_view path = path_of(view(head.target()));
+    // A browser tells which page asks; it must be one of this server's own, or of the allowed site.
+    if (const std::string_view origin = view(head[http::field::origin]); !origin.empty()) {
+      const std::string_view host = origin.substr(std::min(origin.find("://") + 3, origin.size()));
+      const std::string& allowed = shared_.own.allowed_origin;
+      if (allowed != "*" && origin != allowed && host != view(head[http::field::host]))
+        throw HttpError{403, "origin_not_allowed", "the request comes from a page of another site"};
+    }
     if (path == "/health" || head.method() == http::verb::options || shared_.own.api_keys.empty()) return;
     const std::string_view token = bearer_token(head);
     bool is_known = false;
