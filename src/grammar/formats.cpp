@@ -1,7 +1,11 @@
 #include "grammar/formats.hpp"
 
-#include <memory>
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "grammar/pattern.hpp"
 
@@ -40,33 +44,62 @@ std::string ipv6_pattern() {
   return all;
 }
 
-Regular hostname() {
-  const Regular label = intersect(
-      whole("[a-zA-Z0-9](?:[a-zA-Z0-9\\-]{0,61}[a-zA-Z0-9])?"),
-      whole(
-          "[^.]{0,3}|[^.]{2}(?:[^.\\-][^.]|-[^.\\-])[^.]*|xn--[^.]*|XN--[^.]*"));  // other labels with -- are reserved
-  // Labels with dots between them: the automaton of one, whose ends go on to its start.
+// A label of a host name of up to `longest` characters.
+Regular host_label(int longest) {
+  return intersect(
+      whole(fmt::format("[a-zA-Z0-9](?:[a-zA-Z0-9\\-]{{0,{}}}[a-zA-Z0-9])?", longest - 2)),
+      whole("[^.]{0,3}|[^.]{2}(?:[^.\\-][^.]|-[^.\\-])[^.]*|xn--[^.]*|XN--[^.]*"));  // other labels with -- are reserved
+}
+
+// Adds an automaton behind the places where another one accepts and `on` follows; those places then accept no more unless
+// `goes_on`.
+void append_behind(Regular& automaton, const Regular& next, char32_t on, bool goes_on) {
+  const auto first = static_cast<std::uint32_t>(automaton.states.size());
+  for (Regular::State& state : automaton.states) {
+    if (state.accepts) state.edges.push_back({CodePoints::one(on), first});
+    state.accepts = state.accepts && goes_on;
+  }
+  for (Regular::State state : next.states) {
+    for (Regular::Edge& edge : state.edges) edge.target += first;
+    for (std::uint32_t& target : state.skips) target += first;
+    automaton.states.push_back(std::move(state));
+  }
+}
+
+// Up to `count` labels with dots between them.
+Regular host_labels(int count, int longest) {
+  const Regular label = host_label(longest);
   Regular labels = label;
-  for (Regular::State& state : labels.states)
-    if (state.accepts) state.edges.push_back({CodePoints::one('.'), 0});
-  return intersect(labels, whole("[^\\n]{1,253}"));
+  for (int i = 1; i < count; ++i) {
+    // Only the last label goes on.
+    Regular longer = label;
+    append_behind(longer, labels, '.', true);
+    labels = std::move(longer);
+  }
+  return labels;
+}
+
+// At most 253 characters: three labels of any length, or eight of up to 30 characters. An exact count would take 33,000 states.
+Regular hostname() {
+  Regular names;
+  names.states.resize(1);
+  for (const Regular& each : {host_labels(3, 63), host_labels(8, 30)}) {
+    const auto first = static_cast<std::uint32_t>(names.states.size());
+    names.states[0].skips.push_back(first);
+    for (Regular::State state : each.states) {
+      for (Regular::Edge& edge : state.edges) edge.target += first;
+      for (std::uint32_t& target : state.skips) target += first;
+      names.states.push_back(std::move(state));
+    }
+  }
+  return names;
 }
 
 Regular email() {
   const std::string atom = "[a-zA-Z0-9!#$%&'*+\\-/=?^_`{|}~]+";
   const Regular local = intersect(whole(atom + "(?:\\." + atom + ")*"), whole("[^@]{1,64}"));
   Regular address = local;
-  const Regular domain = hostname();
-  const auto first = static_cast<std::uint32_t>(address.states.size());
-  for (Regular::State& state : address.states) {
-    if (state.accepts) state.edges.push_back({CodePoints::one('@'), first});
-    state.accepts = false;
-  }
-  for (Regular::State state : domain.states) {
-    for (Regular::Edge& edge : state.edges) edge.target += first;
-    for (std::uint32_t& target : state.skips) target += first;
-    address.states.push_back(std::move(state));
-  }
+  append_behind(address, hostname(), '@', false);
   return address;
 }
 
@@ -102,13 +135,16 @@ constexpr FormatRow kFormatRows[] = {
 }  // namespace
 
 const Regular* find_format_automaton(std::string_view name) {
-  static const std::vector<std::pair<std::string_view, Regular>> kAutomata = [] {
-    std::vector<std::pair<std::string_view, Regular>> all;
-    for (const FormatRow& row : kFormatRows) all.emplace_back(row.name, row.make());
-    return all;
-  }();
-  for (const auto& [known, automaton] : kAutomata)
-    if (known == name) return &automaton;
+  // Each is made when it is first asked for, and kept.
+  static std::mutex mutex;
+  static std::map<std::string_view, Regular> made;
+  const std::lock_guard lock(mutex);
+  for (const FormatRow& row : kFormatRows) {
+    if (row.name != name) continue;
+    auto found = made.find(row.name);
+    if (found == made.end()) found = made.emplace(row.name, row.make()).first;
+    return &found->second;
+  }
   return nullptr;
 }
 
