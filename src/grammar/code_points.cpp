@@ -59,13 +59,21 @@ void split(char32_t first, char32_t last, std::vector<ByteSequence>& out) {
 
 }  // namespace
 
-CodePoints::CodePoints(std::initializer_list<CodePointRange> ranges) : ranges_(normal(ranges)) {}
-CodePoints::CodePoints(std::vector<CodePointRange> ranges) : ranges_(normal(std::move(ranges))) {}
+CodePoints::CodePoints(std::initializer_list<CodePointRange> ranges)
+    : CodePoints(std::vector<CodePointRange>(ranges)) {}
+CodePoints::CodePoints(std::vector<CodePointRange> ranges)
+    : ranges_(std::make_shared<const std::vector<CodePointRange>>(normal(std::move(ranges)))) {}
+
+const std::vector<CodePointRange>& CodePoints::ranges() const {
+  static const std::vector<CodePointRange> kNone;
+  return ranges_ ? *ranges_ : kNone;
+}
 
 bool CodePoints::contains(char32_t c) const {
-  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), c,
-                                      [](char32_t x, const auto& range) { return x < range.first; });
-  return after != ranges_.begin() && c <= std::prev(after)->last;
+  const std::vector<CodePointRange>& all = ranges();
+  const auto after =
+      std::upper_bound(all.begin(), all.end(), c, [](char32_t x, const auto& range) { return x < range.first; });
+  return after != all.begin() && c <= std::prev(after)->last;
 }
 
 CodePoints CodePoints::complement() const { return subtract(any(), *this); }
@@ -87,6 +95,9 @@ CodePoints intersect(const CodePoints& a, const CodePoints& b) {
     else
       ++y;
   }
+  // Most often one set is a part of the other, and is shared.
+  if (common == a.ranges()) return a;
+  if (common == b.ranges()) return b;
   return CodePoints(std::move(common));
 }
 

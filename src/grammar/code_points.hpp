@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <vector>
 
 namespace weft::grammar {
@@ -14,7 +15,7 @@ struct CodePointRange {
 
 inline constexpr char32_t kLastCodePoint = 0x10FFFF, kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 
-/// A set of code points as ranges in order, which neither touch nor overlap.
+/// A set of code points as ranges in order, which neither touch nor overlap. Copies share them.
 class CodePoints {
  public:
   CodePoints() = default;
@@ -24,15 +25,15 @@ class CodePoints {
   /// All Unicode scalar values: no surrogates.
   static CodePoints any() { return {{0, kFirstSurrogate - 1}, {kLastSurrogate + 1, kLastCodePoint}}; }
 
-  const std::vector<CodePointRange>& ranges() const { return ranges_; }
-  bool empty() const { return ranges_.empty(); }
+  const std::vector<CodePointRange>& ranges() const;
+  bool empty() const { return ranges().empty(); }
   bool contains(char32_t c) const;
   /// All scalar values that are not in the set.
   CodePoints complement() const;
-  bool operator==(const CodePoints&) const = default;
+  bool operator==(const CodePoints& other) const { return ranges() == other.ranges(); }
 
  private:
-  std::vector<CodePointRange> ranges_;
+  std::shared_ptr<const std::vector<CodePointRange>> ranges_;  // null: none
 };
 
 CodePoints unite(const CodePoints& a, const CodePoints& b);

@@ -48,7 +48,8 @@ std::string ipv6_pattern() {
 Regular host_label(int longest) {
   return intersect(
       whole(fmt::format("[a-zA-Z0-9](?:[a-zA-Z0-9\\-]{{0,{}}}[a-zA-Z0-9])?", longest - 2)),
-      whole("[^.]{0,3}|[^.]{2}(?:[^.\\-][^.]|-[^.\\-])[^.]*|xn--[^.]*|XN--[^.]*"));  // other labels with -- are reserved
+      whole(
+          "[^.]{0,3}|[^.]{2}(?:[^.\\-][^.]|-[^.\\-])[^.]*|xn--[^.]*|XN--[^.]*"));  // other labels with -- are reserved
 }
 
 // Adds an automaton behind the places where another one accepts and `on` follows; those places then accept no more unless

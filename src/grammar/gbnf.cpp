@@ -14,7 +14,7 @@ namespace weft::grammar {
 namespace {
 
 constexpr std::size_t kTextBytesMax = std::size_t{1} << 20;
-constexpr int kGroupDepthMax = 200;
+constexpr int kGroupDepthMax = 200, kRepeatsMax = 20;
 constexpr std::size_t kRepeatMax = 100'000;
 
 class GbnfParser {
@@ -143,7 +143,8 @@ class GbnfParser {
   }
 
   ExpressionPtr repeated(ExpressionPtr part) {
-    for (;;) {
+    for (int count_of_repeats = 0;; ++count_of_repeats) {
+      if (count_of_repeats > kRepeatsMax) fail(fmt::format("more than {} repetitions of one part", kRepeatsMax));
       if (take("*")) {
         part = repeat(std::move(part), 0);
       } else if (take("+")) {

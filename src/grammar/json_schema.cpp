@@ -88,18 +88,10 @@ class SchemaRules {
       for (const Value& each : list->elements()) listed.push_back(&each);
     }
     if (!source) return false;
-    // A schema that only lists values needs no validator.
-    const auto is_plain = [](const Value* s) {
-      return std::all_of(s->members().begin(), s->members().end(), [](const auto& m) {
-        return m.key == "type" || m.key == "enum" || m.key == "const" || m.key == "title" || m.key == "description";
-      });
-    };
-    const bool has_one = !(source->find("const") && source->find("enum"));
     for (const Value* value : listed) {
       if ((type_of(*value) & types) == 0) continue;
-      const bool fits = std::all_of(schemas.begin(), schemas.end(), [&](const Value* s) {
-        return (s == source && has_one && is_plain(s)) || document_.accepts(s, *value);
-      });
+      const bool fits =
+          std::all_of(schemas.begin(), schemas.end(), [&](const Value* s) { return document_.accepts(s, *value); });
       if (fits) network_.define(id, *texts_.value(*value));
     }
     return true;

@@ -12,11 +12,15 @@
 namespace weft::grammar {
 namespace {
 
+[[noreturn]] void refuse_automaton() {
+  throw UsageError(fmt::format(
+      "grammar: a pattern or a range needs more than {} states or {} steps between them; take shorter lengths "
+      "and repetitions",
+      Regular::kStatesMax, Regular::kEdgesMax));
+}
+
 std::uint32_t add_state(Regular& automaton) {
-  if (automaton.states.size() >= Regular::kStatesMax)
-    throw UsageError(
-        fmt::format("grammar: a pattern or a range needs more than {} states; take shorter lengths and repetitions",
-                    Regular::kStatesMax));
+  if (automaton.states.size() >= Regular::kStatesMax) refuse_automaton();
   automaton.states.emplace_back();
   return static_cast<std::uint32_t>(automaton.states.size() - 1);
 }
@@ -113,9 +117,12 @@ Regular intersect(const Regular& a, const Regular& b) {
     return found->second;
   };
   place(0, 0);
+  std::size_t edges = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto [x, y] = pairs[i];
     const auto from = static_cast<std::uint32_t>(i);
+    edges += a.states[x].skips.size() + b.states[y].skips.size() + a.states[x].edges.size() * b.states[y].edges.size();
+    if (edges > Regular::kEdgesMax) refuse_automaton();
     for (const std::uint32_t t : a.states[x].skips) {
       const std::uint32_t to = place(t, y);
       skip(both, from, to);

@@ -22,7 +22,7 @@ struct Regular {
   };
   std::vector<State> states;
 
-  static constexpr std::size_t kStatesMax = 200'000;
+  static constexpr std::size_t kStatesMax = 200'000, kEdgesMax = 2'000'000;
 
   /// The automaton of an expression without rules. Errors: UsageError above kStatesMax.
   explicit Regular(const Expression& expression);
@@ -32,7 +32,7 @@ struct Regular {
   bool accepts(std::string_view text) const;
 };
 
-/// Texts that fit both. Errors: UsageError above kStatesMax.
+/// Texts that fit both. Errors: UsageError above kStatesMax or kEdgesMax.
 Regular intersect(const Regular& a, const Regular& b);
 /// Texts that are none of these words, which are UTF-8.
 Regular none_of(const std::vector<std::string_view>& words);

@@ -69,8 +69,9 @@ unsigned type_of(const Value& value) {
 }
 
 SchemaDocument::SchemaDocument(const Value& document, bool lenient) : root_(document), lenient_(lenient) {
-  if (const std::size_t bytes = root_.to_json().size(); bytes > kBytesMax)
-    throw UsageError(fmt::format("grammar: a schema of {} bytes; at most {} are read", bytes, kBytesMax));
+  bytes_ = root_.to_json().size();
+  if (bytes_ > kBytesMax)
+    throw UsageError(fmt::format("grammar: a schema of {} bytes; at most {} are read", bytes_, kBytesMax));
   // Older drafts are read as this one: their other keywords are errors of the meta-schema, or unsaid.
   if (const Value* dialect = member(&root_, "$schema");
       dialect && dialect->is_string() && dialect->string().find("json-schema.org/draft") != std::string::npos)
@@ -148,6 +149,8 @@ void SchemaDocument::expand(std::vector<Open> open, Conjunction done, std::vecto
     const auto here = std::make_shared<const Open>(std::move(open.back()));
     const Value* schema = here->schema;
     open.pop_back();
+    if (++steps_ > kStepsMax) refuse(schema, "has too many alternatives and references to be read");
+    if (here->depth > kDepthMax) refuse(schema, fmt::format("is behind more than {} references", kDepthMax));
     if (schema->is_boolean()) {
       if (!schema->boolean()) return;
       continue;
@@ -159,9 +162,9 @@ void SchemaDocument::expand(std::vector<Open> open, Conjunction done, std::vecto
     check_keywords(schema);
     done.push_back(schema);
     if (const std::string* reference = text_member(schema, "$ref"))
-      open.push_back({target_of(schema, *reference), here});
+      open.push_back({target_of(schema, *reference), here, here->depth + 1});
     if (const Value* all = schema->find("allOf"))
-      for (const Value& each : all->elements()) open.push_back({&each, here});
+      for (const Value& each : all->elements()) open.push_back({&each, here, here->depth + 1});
     if (one && checked_.insert(schema).second) {
       const Value::Array& list = one->elements();
       for (std::size_t i = 0; i < list.size() && !lenient_; ++i)
@@ -183,8 +186,8 @@ void SchemaDocument::expand(std::vector<Open> open, Conjunction done, std::vecto
     for (const Value* left : lefts)
       for (const Value* right : rights) {
         std::vector<Open> rest = open;
-        rest.push_back({left, here});
-        if (right) rest.push_back({right, here});
+        rest.push_back({left, here, here->depth + 1});
+        if (right) rest.push_back({right, here, here->depth + 1});
         expand(std::move(rest), done, out, depth + 1);
         if (out.size() > kAlternativesMax)
           refuse(schema, fmt::format("has more than {} combinations of alternatives", kAlternativesMax));
@@ -210,13 +213,34 @@ unsigned SchemaDocument::types_of(const Value* schema) {
   return bits;
 }
 
+namespace {
+
+// Whether a schema does no more than list values and types, so that it needs no validator.
+bool is_plain_list(const Value* schema) {
+  constexpr std::string_view kPlain[] = {"type", "enum", "const", "title", "description", "default", "examples"};
+  return std::all_of(schema->members().begin(), schema->members().end(), [&](const auto& m) {
+    return std::find(std::begin(kPlain), std::end(kPlain), m.key) != std::end(kPlain);
+  });
+}
+
+bool is_listed(const Value* schema, const Value& value) {
+  const Value *constant = schema->find("const"), *list = schema->find("enum");
+  return (SchemaDocument::types_of(schema) & type_of(value)) != 0 && (!constant || *constant == value) &&
+         (!list || std::find(list->elements().begin(), list->elements().end(), value) != list->elements().end());
+}
+
+}  // namespace
+
 bool SchemaDocument::accepts(const Value* schema, const Value& value) const {
+  if (schema->is_boolean()) return schema->boolean();
+  if (is_plain_list(schema)) return is_listed(schema, value);
   auto& validator = validators_[schema];
   if (!validator) {
+    if (validators_.size() * bytes_ > kValidatorBytesMax)
+      refuse(schema, "is one of too many whose values must be compared; take a smaller schema");
     // The place as a document that refers into this one, which keeps its own references.
     const std::string* id = text_member(&root_, "$id");
     const std::string name = id ? *id : "urn:weft:document";
-    if (root_.is_boolean()) return root_.boolean();
     Value inner = root_;
     inner.members().set("$id", Value(name));
     std::string fragment = place_of(schema);
@@ -238,6 +262,7 @@ bool SchemaDocument::accepts(const Value* schema, const Value& value) const {
 bool SchemaDocument::are_disjoint(const Value* a, const Value* b, int depth) const {
   constexpr int kDisjointDepth = 6;
   if (depth > kDisjointDepth) return false;
+  steps_ += kStepsOfComparison;
   const std::vector<Conjunction> lefts = alternatives({a}), rights = alternatives({b});
   const auto types = [](const Conjunction& all) {
     unsigned bits = kAnyType;

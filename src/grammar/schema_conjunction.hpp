@@ -35,6 +35,8 @@ class SchemaDocument {
  public:
   static constexpr std::size_t kBytesMax = std::size_t{1} << 20, kAlternativesMax = 2000;
   static constexpr int kDepthMax = 200;
+  static constexpr std::size_t kStepsMax = 2'000'000, kStepsOfComparison = 50,
+                               kValidatorBytesMax = std::size_t{8} << 20;
 
   /// Errors: SchemaError; UsageError for a document of more than kBytesMax.
   SchemaDocument(const Value& document, bool lenient);
@@ -49,7 +51,8 @@ class SchemaDocument {
   [[noreturn]] void refuse(const Value* schema, std::string_view fact) const;
 
   /// The alternatives of a conjunction: of each, the schemas whose own keywords hold. Those that nothing fits are left out.
-  /// Errors: UsageError for keywords that a grammar cannot say, unless lenient; for more than kAlternativesMax.
+  /// Errors: UsageError for keywords that a grammar cannot say, unless lenient; for more than kAlternativesMax, and schemas that take
+  /// too long to compare.
   std::vector<Conjunction> alternatives(const Conjunction& conjunction) const;
   /// Whether a value fits the schema at a place, by the validator.
   bool accepts(const Value* schema, const Value& value) const;
@@ -67,6 +70,7 @@ class SchemaDocument {
   struct Open {
     const Value* schema;
     std::shared_ptr<const Open> parent;
+    int depth = 0;
   };
   void expand(std::vector<Open> open, Conjunction done, std::vector<Conjunction>& out, int depth) const;
   void check_keywords(const Value* schema) const;
@@ -74,6 +78,8 @@ class SchemaDocument {
 
   Value root_;
   bool lenient_;
+  std::size_t bytes_;
+  mutable std::size_t steps_ = 0;  // schemas looked at
   std::unordered_map<const Value*, Place> places_;
   std::map<std::string, const Value*> by_place_, anchors_;
   mutable std::map<const Value*, std::unique_ptr<schema::Schema>> validators_;

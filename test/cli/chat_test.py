@@ -19,7 +19,7 @@ import termios
 import time
 import unittest
 
-from tiny_model import put_model
+from tiny_model import put_byte_model, put_model
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 OK, USAGE, FILE = 0, 2, 3
@@ -210,6 +210,49 @@ class ChatTest(ModelTest):
         done = weft("chat", self.plain, "--device", "cpu", text="w1\n")
         self.assertEqual(done.returncode, USAGE)
         self.assertIn("no chat template", done.stderr)
+
+
+class GrammarTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-grammar-"))
+        cls.model = put_byte_model(cls.folder / "model")
+        (cls.folder / "schema.json").write_text(json.dumps({"type": "object", "required": ["name"], "properties": {
+            "name": {"type": "string", "maxLength": 4}, "born": {"type": "string", "format": "date"}}}))
+        (cls.folder / "answer.gbnf").write_text('root ::= "yes" | "no"\n')
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def ask(self, command, *options):
+        question = ["hello"] if command == "chat" else ["--prompt", "x"]
+        return weft(command, self.model, *question, *options, "--device", "cpu", "--seed", 1, "--max-tokens", 200, "--temperature", 1)
+
+    def test_answers_fit(self):
+        for command in ("chat", "generate"):
+            run = self.ask(command, "--schema", self.folder / "schema.json")
+            self.assertEqual(run.returncode, OK, run.stderr)
+            value = json.loads(run.stdout.removeprefix("x"))
+            self.assertLessEqual({"name"}, set(value))
+            self.assertLessEqual(len(value["name"]), 4)
+            run = self.ask(command, "--grammar", self.folder / "answer.gbnf")
+            self.assertIn(run.stdout.removeprefix("x").strip(), ("yes", "no"))
+
+    def test_bad_grammars_name_file_and_place(self):
+        files = {"bad.gbnf": "root ::= other\n", "bad.json": "{", "not.json": '{"type": "integer", "not": {}}', "type.json": '{"type": "x"}'}
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+        for options, code, message in [
+                (["--grammar", "bad.gbnf"], USAGE, 'bad.gbnf:1: rule "other" is not defined'), (["--schema", "bad.json"], FILE, "bad.json"),
+                (["--schema", "not.json"], USAGE, 'uses "not"'), (["--schema", "type.json"], USAGE, "type"), (["--schema", "none.json"], FILE, "none.json"),
+                (["--schema", "schema.json", "--grammar", "answer.gbnf"], USAGE, "give one of them"), (["--lenient-schema"], USAGE, "needs --schema")]:
+            run = self.ask("chat", *(self.folder / o if "." in o else o for o in options))
+            self.assertEqual(run.returncode, code, (options, run.stderr))
+            self.assertIn(message, run.stderr)
+        run = self.ask("chat", "--schema", self.folder / "not.json", "--lenient-schema")
+        self.assertEqual(run.returncode, OK, run.stderr)
+        self.assertRegex(run.stdout, r"^-?\d+\n$")
 
 
 class TerminalTest(ModelTest):
