@@ -10,6 +10,7 @@
 
 #include "llm/reasoning.hpp"
 #include "serve/generation_queue.hpp"
+#include "serve/grammar_cache.hpp"
 #include "serve/tool_format.hpp"
 #include "weft/value.hpp"
 
@@ -31,6 +32,7 @@ struct OpenAiModel {
   const llm::Model& model;
   std::string name;
   ToolFormat tools;
+  GrammarCache& grammars;
 };
 
 /// A request for texts: of /v1/chat/completions, or of /v1/completions.

@@ -211,7 +211,7 @@ std::vector<llm::Message> read_messages(const Value& body) {
 
 // ---- Structured output ---------------------------------------------------------------------------------------------------
 
-std::optional<llm::Grammar> read_response_format(const Value& body) {
+std::optional<llm::Grammar> read_response_format(const Value& body, const OpenAiModel& model) {
   const Value* format = given(body, "response_format");
   if (!format) return std::nullopt;
   const Value* type = format->is_object() ? given(*format, "type") : nullptr;
@@ -219,7 +219,7 @@ std::optional<llm::Grammar> read_response_format(const Value& body) {
   if (type->string() == "text") return std::nullopt;
   if (type->string() == "json_object") {
     const Value* schema = given(*format, "schema");  // of servers of local models
-    if (!schema) return llm::Grammar::json_object();
+    if (!schema) return model.grammars.of("an object", [] { return llm::Grammar::json_object(); });
   } else if (type->string() != "json_schema") {
     refuse_field("response_format.type", "is none of text, json_object and json_schema");
   }
@@ -238,7 +238,7 @@ std::optional<llm::Grammar> read_response_format(const Value& body) {
   if (!schema || !(schema->is_object() || schema->is_boolean()))
     refuse_field("response_format.json_schema.schema", "is not a schema");
   try {
-    return llm::Grammar::json_schema(*schema);
+    return model.grammars.of("schema " + schema->to_json(), [&] { return llm::Grammar::json_schema(*schema); });
   } catch (const Error& error) {
     throw OpenAiError(400, fmt::format("response_format.json_schema.schema cannot be used: {}", error.what()),
                       "response_format.json_schema.schema");
@@ -299,7 +299,7 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
   options.top_log_probabilities = integer_in(body, "top_logprobs", 0, 20, 0);
   if (options.top_log_probabilities > 0 && !request.wants_probabilities)
     refuse_field("top_logprobs", "is given without \"logprobs\": true");
-  options.grammar = read_response_format(body);
+  options.grammar = read_response_format(body, model);
 
   std::vector<std::string> names;
   Value::Array tools = read_tools(body, names);
@@ -341,11 +341,14 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
       const std::string behind = must_call ? format.opening : format.opening.substr(trigger.size());
       const bool is_several = is_parallel && !format.is_list && !format.opening.empty();
       try {
-        options.grammar =
-            llm::Grammar::json_schema(format.schema(tools), {.lenient = true,
-                                                             .opening = request.begins_in_call ? "" : behind,
-                                                             .closing = format.closing,
-                                                             .again = is_several ? format.opening : ""});
+        const llm::SchemaGrammarOptions around{.lenient = true,
+                                               .opening = request.begins_in_call ? "" : behind,
+                                               .closing = format.closing,
+                                               .again = is_several ? format.opening : ""};
+        const Value schema = format.schema(tools);
+        options.grammar = model.grammars.of(
+            fmt::format("tools {}|{}|{}|{}", around.opening, around.closing, around.again, schema.to_json()),
+            [&] { return llm::Grammar::json_schema(schema, around); });
       } catch (const Error& error) {
         throw OpenAiError(400, fmt::format("the parameters of a tool cannot be used: {}", error.what()), "tools");
       }
@@ -370,9 +373,10 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
   read_streaming(body, request);
   request.choices = static_cast<std::size_t>(integer_in(body, "n", 1, kChoicesMax, 1));
   llm::GenerateOptions options = read_options(body, model, 16);
-  options.grammar = read_response_format(body);
+  options.grammar = read_response_format(body, model);
   if (const Value* grammar = given(body, "grammar")) try {
-      options.grammar = llm::Grammar::parse(string_in(*grammar, "grammar"));
+      const std::string text = string_in(*grammar, "grammar");
+      options.grammar = model.grammars.of("gbnf " + text, [&] { return llm::Grammar::parse(text); });
     } catch (const UsageError& error) {
       throw OpenAiError(400, error.what(), "grammar");
     }
@@ -419,6 +423,8 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
     request.echo = prompt->is_string() ? prompt->string() : model.model.decode(prompts[0]);
   }
   request.has_grammar = options.grammar.has_value();
+  if (prompts.size() * request.choices > kPromptsMax)
+    refuse_field("n", fmt::format("and the prompts ask for more than {} texts", kPromptsMax));
   for (const auto& tokens : prompts) add_choices(request, tokens, options);
   return request;
 }

@@ -289,6 +289,8 @@ class Case(unittest.TestCase):
         self.assertEqual([c["index"] for c in several["choices"]], [0, 1, 2, 3])
         chunks = self.stream("completions", prompt="abc", max_tokens=8, seed=1)
         self.assertEqual("".join(c["choices"][0]["text"] for c in chunks), choice["text"])
+        self.refused(400, "POST", "/v1/completions", {"prompt": ["x"] * 100, "n": 100})
+        self.refused(400, "POST", "/v1/completions", {"prompt": "x", "grammar": "root ::= other"})
         self.assertEqual(self.post("completions", prompt="x", grammar='root ::= "y" [0-9]{2}', max_tokens=9)["choices"][0]["text"][0], "y")
 
     def test_embeddings(self):

@@ -14,17 +14,17 @@
 #include "weft/error.hpp"
 
 namespace weft::remote {
-namespace {
+namespace openai {
 
 namespace op = operations;
 using namespace std::chrono_literals;
 
-constexpr auto kOpenAiLook = 100ms;     // how often a waiting connection looks for its client
-constexpr auto kOpenAiKeepAlive = 15s;  // between comments of a silent stream
+constexpr auto kLook = 100ms;     // how often a waiting connection looks for its client
+constexpr auto kKeepAlive = 15s;  // between comments of a silent stream
 constexpr std::string_view kModels = "/v1/models";
 
 // Compares without telling by its time how much is equal.
-bool is_same_key(std::string_view a, std::string_view b) {
+inline bool is_same_key(std::string_view a, std::string_view b) {
   unsigned char differs = a.size() != b.size();
   for (std::size_t i = 0; i < a.size(); ++i)
     differs |= static_cast<unsigned char>(a[i] ^ b[i % std::max<std::size_t>(b.size(), 1)]);
@@ -34,10 +34,11 @@ bool is_same_key(std::string_view a, std::string_view b) {
 // A model that serves.
 struct Serving {
   serve::GenerationQueue queue;
+  serve::GrammarCache grammars;
   serve::OpenAiModel model;
   Serving(llm::Model loaded, const std::string& name, std::size_t waiting_max)
       : queue(std::move(loaded), {.waiting_max = waiting_max}),
-        model{queue.model(), name, serve::ToolFormat::of(queue.model())} {}
+        model{queue.model(), name, serve::ToolFormat::of(queue.model()), grammars} {}
 };
 
 struct OpenAiShared : HttpShared {
@@ -176,7 +177,7 @@ class OpenAiConnection : public HttpConnection {
 
   bool collect(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
     for (bool is_waiting = true; is_waiting;) {
-      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kOpenAiLook, is_waiting);
+      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kLook, is_waiting);
       if (!event) {
         if (is_waiting && client_has_gone()) return false;  // which cancels the request
         continue;
@@ -198,7 +199,7 @@ class OpenAiConnection : public HttpConnection {
     if (!begin_events(headers)) return false;
     auto spoken = std::chrono::steady_clock::now();
     for (bool is_waiting = true; is_waiting;) {
-      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kOpenAiLook, is_waiting);
+      const auto event = ticket.next_until(std::chrono::steady_clock::now() + kLook, is_waiting);
       std::string text;
       if (event && !event->error.empty()) {
         // The status has left already, so the error is an event.
@@ -209,7 +210,7 @@ class OpenAiConnection : public HttpConnection {
         for (const Value& chunk : answer.take(*event)) text += event_of(chunk);
       else if (is_waiting && client_has_gone())
         return false;
-      else if (std::chrono::steady_clock::now() - spoken > kOpenAiKeepAlive)
+      else if (std::chrono::steady_clock::now() - spoken > kKeepAlive)
         text = ": still here\n\n";
       if (text.empty()) continue;
       spoken = std::chrono::steady_clock::now();
@@ -234,33 +235,33 @@ class OpenAiConnection : public HttpConnection {
   OpenAiShared& shared_;
 };
 
-}  // namespace
+}  // namespace openai
 
 struct OpenAiServer::State {
-  OpenAiShared shared;
+  openai::OpenAiShared shared;
   std::optional<HttpListener> listener;
 
   explicit State(const OpenAiOptions& options) : shared(options) {
-    listener.emplace(shared, [this](int socket) { return std::make_unique<OpenAiConnection>(shared, socket); });
+    listener.emplace(shared, [this](int socket) { return std::make_unique<openai::OpenAiConnection>(shared, socket); });
   }
 };
 
 OpenAiServer::OpenAiServer(const OpenAiOptions& options) : state_(std::make_unique<State>(options)) {}
 OpenAiServer::~OpenAiServer() {
-  drain(0ms);
+  drain(std::chrono::milliseconds(0));
   state_->listener.reset();
 }
 std::uint16_t OpenAiServer::port() const { return state_->listener->port(); }
 
 void OpenAiServer::set_model(llm::Model model) {
-  auto serving =
-      std::make_shared<Serving>(std::move(model), state_->shared.own.model_name, state_->shared.own.waiting_max);
+  auto serving = std::make_shared<openai::Serving>(std::move(model), state_->shared.own.model_name,
+                                                   state_->shared.own.waiting_max);
   const std::lock_guard lock(state_->shared.mutex);
   state_->shared.serving = std::move(serving);
 }
 
 void OpenAiServer::drain(std::chrono::milliseconds time) {
-  std::shared_ptr<Serving> serving;
+  std::shared_ptr<openai::Serving> serving;
   {
     const std::lock_guard lock(state_->shared.mutex);
     serving = state_->shared.serving;
