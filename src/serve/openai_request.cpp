@@ -6,54 +6,14 @@
 
 #include "base/quote.hpp"
 #include "serve/openai.hpp"
+#include "serve/openai_fields.hpp"
+#include "serve/openai_messages.hpp"
+#include "serve/openai_structure.hpp"
 
 namespace weft::serve {
 namespace {
 
-constexpr std::size_t kChoicesMax = 128, kStopsMax = 4, kEmbeddingsMax = 2048, kPromptsMax = 2048, kToolsMax = 128;
-
-[[noreturn]] void refuse_field(std::string_view field, std::string_view fact) {
-  throw OpenAiError(400, fmt::format("{} {}", field, fact), std::string(field));
-}
-
-// A member that is there and not null.
-const Value* given(const Value& object, std::string_view key) {
-  const Value* found = object.find(key);
-  return found && !found->is_null() ? found : nullptr;
-}
-
-double number_in(const Value& body, std::string_view key, double least, double most, double otherwise) {
-  const Value* v = given(body, key);
-  if (!v) return otherwise;
-  if (!v->is_number()) refuse_field(key, "is not a number");
-  const double number = v->number();
-  if (!(number >= least && number <= most))
-    refuse_field(key, fmt::format("is {}, not between {} and {}", number, least, most));
-  return number;
-}
-
-std::int64_t integer_in(const Value& body, std::string_view key, std::int64_t least, std::int64_t most,
-                        std::int64_t otherwise) {
-  const Value* v = given(body, key);
-  if (!v) return otherwise;
-  if (!v->is_integer()) refuse_field(key, "is not an integer");
-  const double number = v->number();
-  if (number < static_cast<double>(least) || number > static_cast<double>(most))
-    refuse_field(key, fmt::format("is {}, not between {} and {}", v->to_json(), least, most));
-  return v->integer();
-}
-
-bool flag(const Value& body, std::string_view key, bool otherwise) {
-  const Value* v = given(body, key);
-  if (!v) return otherwise;
-  if (!v->is_boolean()) refuse_field(key, "is neither true nor false");
-  return v->boolean();
-}
-
-std::string string_in(const Value& value, std::string_view field) {
-  if (!value.is_string()) refuse_field(field, "is not a string");
-  return value.string();
-}
+constexpr std::size_t kChoicesMax = 128, kStopsMax = 4, kEmbeddingsMax = 2048, kPromptsMax = 2048;
 
 void check_model(const Value& body, const OpenAiModel& model) {
   if (!body.is_object()) throw OpenAiError(400, "the body is not a JSON object");
@@ -132,158 +92,6 @@ void add_choices(CompletionRequest& request, const std::vector<std::int32_t>& pr
       text.options.sampling.seed = llm::batch_seed(*options.sampling.seed, request.texts.size());
     request.texts.push_back(std::move(text));
   }
-}
-
-// ---- Messages ------------------------------------------------------------------------------------------------------------
-
-// A string, or a list of parts of text.
-std::string content_of(const Value& value, std::string_view place) {
-  if (value.is_string()) return value.string();
-  if (!value.is_array()) refuse_field(fmt::format("{}.content", place), "is neither a string nor a list of parts");
-  std::string text;
-  for (const Value& part : value.elements()) {
-    const Value* type = part.is_object() ? part.find("type") : nullptr;
-    const Value* inner = part.is_object() ? part.find("text") : nullptr;
-    if (!type || !type->is_string()) refuse_field(fmt::format("{}.content", place), "has a part without a type");
-    if (type->string() != "text" || !inner || !inner->is_string())
-      refuse_field(fmt::format("{}.content", place),
-                   fmt::format("has a part of type {}; this model reads text", quote(type->string(), 40)));
-    text += inner->string();
-  }
-  return text;
-}
-
-// Templates want arguments as an object; the API has them as JSON text.
-std::string tool_calls_of(const Value& calls, std::string_view place) {
-  const std::string field = fmt::format("{}.tool_calls", place);
-  if (!calls.is_array()) refuse_field(field, "is not a list");
-  Value::Array list;
-  for (const Value& call : calls.elements()) {
-    const Value* function = call.is_object() ? call.find("function") : nullptr;
-    const Value* name = function && function->is_object() ? function->find("name") : nullptr;
-    if (!name || !name->is_string()) refuse_field(field, "has a call without a function's name");
-    Value arguments = Value::Object();
-    if (const Value* given_arguments = function->find("arguments")) {
-      arguments = *given_arguments;
-      if (arguments.is_string() && !arguments.string().empty()) try {
-          arguments = Value::parse(arguments.string());
-        } catch (const Error&) {
-          refuse_field(field, "has arguments that are not JSON");
-        }
-    }
-    Value copy =
-        Value::object({{"type", "function"}, {"function", Value::object({{"name", *name}, {"arguments", arguments}})}});
-    if (const Value* id = call.find("id"); id && id->is_string()) copy.members().set("id", *id);
-    list.push_back(std::move(copy));
-  }
-  return Value(std::move(list)).to_json();
-}
-
-std::vector<llm::Message> read_messages(const Value& body) {
-  const Value* list = given(body, "messages");
-  if (!list || !list->is_array() || list->elements().empty())
-    refuse_field("messages", "is not a list of one message or more");
-  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
-  std::vector<llm::Message> messages;
-  for (std::size_t i = 0; i < list->elements().size(); ++i) {
-    const Value& json = (*list)[i];
-    const std::string place = fmt::format("messages[{}]", i);
-    if (!json.is_object()) refuse_field(place, "is not an object with \"role\" and \"content\"");
-    const Value* role = given(json, "role");
-    if (!role || !role->is_string() ||
-        std::find(std::begin(kRoles), std::end(kRoles), role->string()) == std::end(kRoles))
-      refuse_field(place + ".role", "is none of system, developer, user, assistant and tool");
-    llm::Message message{role->string() == "developer" ? "system" : role->string(), ""};
-    const Value *content = given(json, "content"), *calls = given(json, "tool_calls");
-    if (content)
-      message.content = content_of(*content, place);
-    else if (!calls || message.role != "assistant")
-      refuse_field(place + ".content", "is missing");
-    if (calls) message.tool_calls = tool_calls_of(*calls, place);
-    if (const Value* v = given(json, "reasoning_content"))
-      message.reasoning = string_in(*v, place + ".reasoning_content");
-    if (const Value* v = given(json, "name")) message.name = string_in(*v, place + ".name");
-    if (const Value* v = given(json, "tool_call_id")) message.tool_call_id = string_in(*v, place + ".tool_call_id");
-    messages.push_back(std::move(message));
-  }
-  return messages;
-}
-
-// ---- Structured output ---------------------------------------------------------------------------------------------------
-
-std::optional<llm::Grammar> read_response_format(const Value& body, const OpenAiModel& model) {
-  const Value* format = given(body, "response_format");
-  if (!format) return std::nullopt;
-  const Value* type = format->is_object() ? given(*format, "type") : nullptr;
-  if (!type || !type->is_string()) refuse_field("response_format", "is not an object with a \"type\"");
-  if (type->string() == "text") return std::nullopt;
-  if (type->string() == "json_object") {
-    const Value* schema = given(*format, "schema");  // of servers of local models
-    if (!schema) return model.grammars.of("an object", [] { return llm::Grammar::json_object(); });
-  } else if (type->string() != "json_schema") {
-    refuse_field("response_format.type", "is none of text, json_object and json_schema");
-  }
-  const Value* outer = type->string() == "json_schema" ? given(*format, "json_schema") : format;
-  if (!outer || !outer->is_object()) refuse_field("response_format.json_schema", "is not an object");
-  if (type->string() == "json_schema") {
-    const Value* name = given(*outer, "name");
-    const auto is_allowed = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-    };
-    if (!name || !name->is_string() || name->string().empty() || name->string().size() > 64 ||
-        !std::all_of(name->string().begin(), name->string().end(), is_allowed))
-      refuse_field("response_format.json_schema.name", "is not a name of up to 64 letters, digits, _ and -");
-  }
-  const Value* schema = given(*outer, "schema");
-  if (!schema || !(schema->is_object() || schema->is_boolean()))
-    refuse_field("response_format.json_schema.schema", "is not a schema");
-  try {
-    return model.grammars.of("schema " + schema->to_json(), [&] { return llm::Grammar::json_schema(*schema); });
-  } catch (const Error& error) {
-    throw OpenAiError(400, fmt::format("response_format.json_schema.schema cannot be used: {}", error.what()),
-                      "response_format.json_schema.schema");
-  }
-}
-
-Value::Array read_tools(const Value& body, std::vector<std::string>& names) {
-  const Value* tools = given(body, "tools");
-  if (!tools) return {};
-  if (!tools->is_array() || tools->elements().size() > kToolsMax)
-    refuse_field("tools", fmt::format("is not a list of up to {} tools", kToolsMax));
-  for (std::size_t i = 0; i < tools->elements().size(); ++i) {
-    const Value& tool = (*tools)[i];
-    const std::string place = fmt::format("tools[{}]", i);
-    const Value* type = tool.is_object() ? given(tool, "type") : nullptr;
-    if (!type || !type->is_string() || type->string() != "function")
-      refuse_field(place, "is not of the type \"function\"");
-    const Value* function = given(tool, "function");
-    const Value* name = function && function->is_object() ? given(*function, "name") : nullptr;
-    if (!name || !name->is_string() || name->string().empty()) refuse_field(place + ".function.name", "is missing");
-    if (const Value* parameters = given(*function, "parameters"); parameters && !parameters->is_object())
-      refuse_field(place + ".function.parameters", "is not a schema");
-    names.push_back(name->string());
-  }
-  return tools->elements();
-}
-
-// What `tool_choice` says: none, auto, required, or the name of a tool.
-std::string read_tool_choice(const Value& body, const std::vector<std::string>& names) {
-  const Value* choice = given(body, "tool_choice");
-  if (!choice) return names.empty() ? "none" : "auto";
-  std::string text;
-  if (choice->is_string() &&
-      (choice->string() == "none" || choice->string() == "auto" || choice->string() == "required")) {
-    text = choice->string();
-  } else {
-    const Value* function = choice->is_object() ? given(*choice, "function") : nullptr;
-    const Value* name = function && function->is_object() ? given(*function, "name") : nullptr;
-    if (!name || !name->is_string()) refuse_field("tool_choice", "is none of none, auto, required and a function");
-    if (std::find(names.begin(), names.end(), name->string()) == names.end())
-      refuse_field("tool_choice", fmt::format("names {}, which is not one of the tools", quote(name->string(), 80)));
-    return "=" + name->string();
-  }
-  if (text == "required" && names.empty()) refuse_field("tool_choice", "is \"required\", and there are no tools");
-  return text;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "catalogue/frame.hpp"
 #include "catalogue/op_values.hpp"
 #include "catalogue/wire.hpp"
+#include "operations/code_of.hpp"
 #include "runtime/op_cases.hpp"
 #include "weft/io.hpp"
 #include "weft/weft.hpp"
@@ -19,16 +20,8 @@
 namespace weft::operations::catalogue_test {
 namespace {
 
+using test::code_of;
 using test::message_of;
-
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const OperationError& error) {
-    return error.code();
-  }
-  return "none";
-}
 
 struct CatalogueTest : testing::Test {
   CatalogueTest() { set_default_device(parse_device("cpu")); }

@@ -7,23 +7,15 @@
 #include <thread>
 
 #include "base/message_of.hpp"
+#include "operations/code_of.hpp"
 #include "weft/operations.hpp"
 
 namespace weft::operations {
 namespace {
 
 using namespace std::chrono_literals;
+using test::code_of;
 using test::message_of;
-
-// The code of the error that a call ends with.
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const OperationError& error) {
-    return error.code();
-  }
-  return "none";
-}
 
 Specification specification(std::string space, std::string name, Kind kind = Kind::query) {
   return {.space = std::move(space), .name = std::move(name), .kind = kind};

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/message_of.hpp"
+#include "operations/code_of.hpp"
 #include "weft/workflow.hpp"
 
 namespace weft::workflow {
@@ -14,16 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 using operations::Clock;
 using operations::OperationError;
+using test::code_of;
 using test::message_of;
-
-std::string code_of(const auto& call) {
-  try {
-    call();
-  } catch (const OperationError& error) {
-    return error.code();
-  }
-  return "none";
-}
 
 bool soon(const auto& condition) {
   for (int i = 0; i < 5000; ++i) {

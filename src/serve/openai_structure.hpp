@@ -1,0 +1,21 @@
+// What the answer to a request has to look like: its format, and calls of tools.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/openai.hpp"
+
+namespace weft::serve {
+
+/// The grammar of the member `response_format`; nothing for plain text. Errors: OpenAiError with status 400, here and below.
+std::optional<llm::Grammar> read_response_format(const Value& body, const OpenAiModel& model);
+
+/// The member `tools`; `names` receives those of the functions.
+Value::Array read_tools(const Value& body, std::vector<std::string>& names);
+
+/// The member `tool_choice`: "none", "auto", "required", or "=" and the name of a tool.
+std::string read_tool_choice(const Value& body, const std::vector<std::string>& names);
+
+}  // namespace weft::serve
