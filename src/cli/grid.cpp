@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
 #include "weft/evolve.hpp"
 #include "weft/grid.hpp"
 #include "weft/io.hpp"
@@ -125,6 +126,14 @@ train::Examples examples_of(const GridRequest& request) {
   return {array_of(arrays, request.input, request.data), array_of(arrays, request.target, request.data)};
 }
 
+/// Writes the checkpoint, also after Ctrl-C: nothing that was learnt is lost.
+int save_learnt(const grid::Network& network, const GridRequest& request, const StopOnInterrupt& interrupt) {
+  grid::save(network, request.out, {.keep_master = request.keep_master});
+  if (interrupt.signal() == 0) return kOk;
+  put_message(fmt::format("interrupted; {} has what was learnt so far", request.out.string()));
+  return kInterrupted;
+}
+
 int train_network(const GridRequest& request) {
   set_default_device(parse_device(request.device));
   manual_seed(static_cast<std::uint32_t>(request.seed));
@@ -133,18 +142,20 @@ int train_network(const GridRequest& request) {
   const train::Examples examples = examples_of(request);
   optim::Adam optimizer(*network, {.learning_rate = request.learning_rate});
   Console console(stdout);
+  const StopOnInterrupt interrupt;
   train::fit(*network, loss_named(request.loss), optimizer, examples,
              {.epochs = request.epochs,
               .batch = request.batch,
               .seed = request.seed,
-              .on_epoch = [&](const train::EpochReport& r) {
-                console.status(fmt::format("epoch {}  loss {:.6g}  {}", r.epoch, r.loss, clock_text(r.seconds)),
-                               r.epoch == request.epochs);
-                return true;
-              }});
+              .on_epoch =
+                  [&](const train::EpochReport& r) {
+                    console.status(fmt::format("epoch {}  loss {:.6g}  {}", r.epoch, r.loss, clock_text(r.seconds)),
+                                   r.epoch == request.epochs);
+                    return true;
+                  },
+              .stop = interrupt.token()});
   console.end_status();
-  grid::save(*network, request.out, {.keep_master = request.keep_master});
-  return kOk;
+  return save_learnt(*network, request, interrupt);
 }
 
 int evolve_network(const GridRequest& request) {
@@ -155,14 +166,14 @@ int evolve_network(const GridRequest& request) {
   const train::Loss loss = loss_named(request.loss);
   evolve::Population population(*ancestor, {.size = request.population, .seed = request.seed});
   Console console(stdout);
-  for (int i = 1; i <= request.generations; ++i) {
+  const StopOnInterrupt interrupt;
+  for (int i = 1; i <= request.generations && !interrupt.token().stop_requested(); ++i) {
     const evolve::Generation generation = population.evolve(
         [&](const grid::Network& network) { return -loss(network(examples.x), examples.y).item<float>(); });
     console.status(evolve::to_string(generation), i == request.generations);
   }
   console.end_status();
-  grid::save(population.best(), request.out, {.keep_master = request.keep_master});
-  return kOk;
+  return save_learnt(population.best(), request, interrupt);
 }
 
 void add_network(CLI::App& app, GridRequest& request) {

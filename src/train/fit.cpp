@@ -127,6 +127,7 @@ History fit(nn::Module& module, const Forward& forward, const Loss& loss, optim:
     const std::vector<std::int32_t> order = order_of(count, options.seed, epoch);
     LossMean mean;
     for (Extent first = 0; first < count; first += options.batch) {
+      if (options.stop.stop_requested()) return history;
       const Extent n = std::min(options.batch, count - first);
       const Tensor chosen = tensor_from_bytes(order.data() + first, {n}, DType::i32, examples.x.device());
       mean.add(step(examples.x, examples.y, chosen), n);

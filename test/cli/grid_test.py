@@ -5,13 +5,14 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
-OK, FAILURE, USAGE, FILE, DEVICE = 0, 1, 2, 3, 4
+OK, FAILURE, USAGE, FILE, DEVICE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class Grid(unittest.TestCase):
@@ -33,6 +34,18 @@ class Grid(unittest.TestCase):
                               env=environment, cwd=self.folder)
         self.assertEqual(done.returncode, code, done.stderr[:2000])
         return done.stdout if code == OK else done.stderr
+
+    def test_an_interrupt_keeps_what_was_learnt(self):
+        for command, count in (("train", "--epochs"), ("evolve", "--generations")):
+            process = subprocess.Popen([WEFT, "grid", command, "net.json", "--data", "data.npz", count, "1000000", "--out",
+                                        f"{command}.safetensors", "--device", "cpu"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+            self.assertRegex(process.stdout.readline(), r"(epoch|generation) 1\b")
+            process.send_signal(signal.SIGINT)
+            _, message = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, INTERRUPTED)
+            self.assertIn(f"interrupted; {command}.safetensors has what was learnt so far", message)
+            self.assertIn("dense", self.weft("grid", "describe", f"{command}.safetensors"))
 
     def mean_error(self, network, *options):
         """The mean of (y - wanted)^2, computed by `weft eval` from what the network gives."""

@@ -41,6 +41,21 @@ TEST(Fit, FindsALine) {
   EXPECT_GE(history.epochs[1].seconds, history.epochs[0].seconds);
 }
 
+TEST(Fit, AStopEndsItBeforeTheNextBatch) {
+  nn::Linear model(2, 1);
+  optim::SGD optimizer(model, {.learning_rate = 0.2});
+  std::stop_source stop;
+  FitOptions options{.epochs = 30, .batch = 16, .stop = stop.get_token()};
+  options.on_epoch = [&](const EpochReport& r) {
+    if (r.epoch == 3) stop.request_stop();
+    return true;
+  };
+  EXPECT_EQ(fit(model, mse, optimizer, line(70), options).epochs.size(), 3u);
+  const std::vector<float> learnt = Tensor(model.parameters()[0]).to_vector<float>();
+  EXPECT_TRUE(fit(model, mse, optimizer, line(70), options).epochs.empty());
+  EXPECT_EQ(Tensor(model.parameters()[0]).to_vector<float>(), learnt);
+}
+
 TEST(Fit, TheSameSeedGivesTheSameBits) {
   const auto run = [](std::uint64_t seed) {
     nn::Linear model(2, 1);

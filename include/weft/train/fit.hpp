@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct FitOptions {
   std::optional<double> loss_target = {};
   /// Called after each epoch; false ends the training.
   std::function<bool(const EpochReport&)> on_epoch = {};
+  /// A stop ends the training before the next batch. The epoch that it cuts is not in the history; what was learnt in it stays.
+  std::stop_token stop = {};
 };
 
 /// The epochs of a training run.
