@@ -80,7 +80,7 @@ struct Change {
   std::string path;     ///< "layers.0.weight"; within records "samples.label"
   Value before, after;  ///< the nodes; null where there is none
 };
-/// In the order of the older schema, and then of what was added.
+/// Changes of the older schema's parts in their order, then the parts that the newer one adds.
 std::vector<Change> difference(const Node& older, const Node& newer);
 
 /// A file, open for reading. Paths have dots between names: "layers.0.weight" for a tensor, "samples.17.pixels" for a field of a

@@ -28,7 +28,7 @@ struct MutationOptions {
 /// `seed` decides, so the same seed gives the same network.
 ///
 /// The result is valid for the same input: a layer takes another type only if that maps the same widths
-/// (grid::can_map), and is disabled only if it gives as many elements as it takes. Fresh layers, containers and embeddings keep
+/// (grid::can_map), and is disabled only if its output has the width of its input. Fresh layers, containers and embeddings keep
 /// their types. A link is added to a parallel layer that adds or averages; any other layer first becomes one that adds itself and
 /// the link. The layer that it runs has the same widths.
 ///

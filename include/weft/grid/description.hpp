@@ -163,8 +163,8 @@ void check(const Description& description);
 /// The number of parameters of a layer, with those of layers inside.
 Extent parameter_count(const Layer& layer);
 
-/// The description as JSON, and back. Fresh layers are left out; a single cell has as many layers as are given unless
-/// "layers_per_cell" says otherwise. Errors of `from_value`: UsageError that lists every mistake with
+/// The description as JSON, and back. Fresh layers are left out. Without "layers_per_cell", a single cell has all the layers that
+/// are given. Errors of `from_value`: UsageError that lists every mistake with
 /// its path, members that are unknown or of the wrong kind included.
 Value to_value(const Description& description);
 Description from_value(const Value& value);

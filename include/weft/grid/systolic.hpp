@@ -16,8 +16,8 @@ namespace weft::grid {
 class Systolic {
  public:
   struct Options {
-    /// Gradients flow back through the ticks: weft::grad of what `output` gives goes through all of them, in which weights are
-    /// the same. If not, each tick is computed as it is made, and nothing of earlier ones is kept.
+    /// Gradients flow back through the ticks: weft::grad of `output()` reaches all of them, and adds up the gradients of the weights,
+    /// which they share. If not, each tick is computed as it is made, and earlier ones are forgotten.
     bool keeps_gradients = false;
   };
   /// `network` must outlive this object.
