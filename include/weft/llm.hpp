@@ -272,7 +272,7 @@ class Batch {
   int room() const;
   bool empty() const;  ///< whether all generations have been removed
   /// Begins a generation. Takes the sequence whose cache has most of the prompt. `draft` has no effect. Errors: UsageError for
-  /// options out of range, a prompt that is empty or does not fit the context, and if there is no room.
+  /// options out of range, a prompt that is empty or does not fit the context, and a batch whose sequences are all taken.
   Id add(std::vector<std::int32_t> prompt, GenerateOptions options);
   /// Reads a part of a prompt, of one generation after the other, and gives a token to each generation whose prompt has been read.
   /// Returns those that went on. A generation ends by itself, by its `cancel`, or with an error.

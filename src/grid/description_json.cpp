@@ -78,7 +78,7 @@ class DescriptionReader {
         problems_.push_back({"/" + shown(key), "is unknown"});
     }
     refuse(problems_);
-    // One cell has as many layers as are given.
+    // A single cell has all the layers that are given.
     const Value* given = value.find("layers");
     if (!value.find("layers_per_cell") && extents[0] == 1 && extents[1] == 1 && extents[2] == 1 && given &&
         given->is_array())

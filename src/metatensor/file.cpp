@@ -112,7 +112,7 @@ bool File::State::read_schema(FormatFindings& findings) {
 
 // Compares the schema with the tensors of the header.
 void File::State::match(FormatFindings& findings, const std::vector<FormatViolation>* known) {
-  std::set<std::string, std::less<>> reported;  // copies: the list of what is known grows
+  std::set<std::string, std::less<>> reported;  // copies, because `known` grows meanwhile
   std::set<std::string_view> described;
   if (known)
     for (const FormatViolation& each : *known) reported.insert(each.name);

@@ -97,7 +97,7 @@ ToolFormat ToolFormat::of(const llm::Model& model) {
       if (!name || !name->is_string() || name->string() != kProbe) continue;
       ToolFormat found{.opening = text.substr(0, at), .closing = text.substr(end), .is_list = is_list};
       found.arguments_key = call.find("parameters") ? "parameters" : "arguments";
-      // What ends every message is no part of the call.
+      // The token that ends every message does not belong to the call.
       for (const std::int32_t token : model.end_tokens())
         if (const auto piece = model.tokenizer().piece(token); piece && !piece->empty())
           found.closing = found.closing.substr(0, found.closing.find(*piece));
@@ -139,7 +139,7 @@ void ToolCallReader::add_content(Part& part, std::string_view text) {
   part.content += text;
 }
 
-// Takes a whole call from the beginning of what is held. False if there is none.
+// Takes a whole call from the beginning of the held text. False if it does not begin with one.
 bool ToolCallReader::take_call(Part& part, bool at_end) {
   const std::size_t begin = held_.find_first_not_of(kSpace);
   if (begin == std::string::npos || (held_[begin] != '{' && held_[begin] != '[')) return false;

@@ -20,7 +20,7 @@ struct ToolFormat {
   /// What the template writes for a message with a call. The default where the template shows none.
   static ToolFormat of(const llm::Model& model);
 
-  /// The schema of what is between the texts, for these tools of a request.
+  /// The schema of a call, without the texts around it, for the tools of a request.
   Value schema(const Value::Array& tools) const;
 };
 

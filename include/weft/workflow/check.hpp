@@ -39,7 +39,7 @@ std::vector<Problem> check(const Template& workflow, const operations::Registry&
 struct Fit {
   enum class Kind : std::uint8_t { fits, unknown, incompatible };
   Kind kind = Kind::unknown;
-  std::string detail;  ///< of what is incompatible: "/x: is a string, and not a tensor"
+  std::string detail;  ///< why data do not fit: "/x: is a string, and not a tensor"
 };
 /// Equal schemas fit; so does an output with more fields than the input needs. `true` and {} are unknown.
 Fit fit(const Value& output, const Value& input);

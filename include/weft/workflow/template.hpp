@@ -81,8 +81,8 @@ struct Template {
 Value to_value(const Element& element);
 /// {"name", "description", "inputSchema", "outputSchema", "onFailure", "tree"}; members with their defaults are left out.
 Value to_value(const Template& workflow);
-/// The inverses; an element alone is a template too. Errors: UsageError with the path of what is missing, unknown or of the wrong
-/// kind. Elements nest at most 60 deep.
+/// Elements and templates from JSON; the JSON of one element is a template too. Errors: UsageError with the path of each member that
+/// is missing, unknown or has the wrong type. Elements nest at most 60 deep.
 Element element_from(const Value& value);
 Template template_from(const Value& value);
 

@@ -98,6 +98,13 @@ void MatrixAttentionWriter::write_forward_results() {
 
 std::string MatrixAttentionWriter::above() const { return target_.tested.rounded_halves ? kReferenceAbove : "0f"; }
 
+// Of a thread's scores in a chunk.
+std::string MatrixAttentionWriter::largest_score() const {
+  std::string most = "s0";
+  for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
+  return most;
+}
+
 // Eight shares of a chunk's scores, in f32 for the sum and as halves for the product.
 void MatrixAttentionWriter::write_shares(int eight) {
   line("{");
@@ -117,9 +124,7 @@ void MatrixAttentionWriter::write_shares(int eight) {
 // by the same factors; matrices go through the memory of the scores for that.
 void MatrixAttentionWriter::write_rise() {
   line("{");
-  std::string most = "s0";
-  for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
-  line(fmt::format("var most = {};", most));
+  line(fmt::format("var most = {};", largest_score()));
   line(fmt::format("if (subgroupAny(fma(most, {}, -reference) > {})) {{  // some subgroups", scaled_scores(),
                    kMostShare));
   write_join("most", "max");
@@ -164,9 +169,7 @@ void MatrixAttentionWriter::write_reference(const std::string& first) {
   line(fmt::format("let chunk = {};", first));
   for (int i = 0; i < values(); ++i) line(fmt::format("var s{} = {};", i, score(i)));
   write_mask("s", "chunk");
-  std::string most = "s0";
-  for (int i = 1; i < values(); ++i) most = fmt::format("max({}, s{})", most, i);
-  line(fmt::format("reference = max(reference, {});", most));
+  line(fmt::format("reference = max(reference, {});", largest_score()));
 }
 
 // The largest score of each owned row, by a walk over all keys.

@@ -141,6 +141,7 @@ class MatrixAttentionWriter {
   void write_forward_chunk(int chunk);
   /// Whether a subgroup raises its references alone.
   bool rises() const { return !strict(); }
+  std::string largest_score() const;
   void write_shares(int eight);
   void write_rise();
   std::string above() const;
