@@ -57,6 +57,7 @@
 #include "weft/ops/statistics.hpp"
 #include "weft/ops/view_scatters.hpp"
 #include "weft/optim.hpp"
+#include "weft/parallel.hpp"
 #include "weft/product_precision.hpp"
 #include "weft/profile.hpp"
 #include "weft/schema.hpp"

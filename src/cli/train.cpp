@@ -74,7 +74,10 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_flag("--resume", r.resume, "go on with the run in OUT; options that it fixes need not be given again")
       ->group(run);
   app.add_option("--preset", r.preset, preset_help() + "\n(default: small)")->group(run);
-  app.add_option("--device", r.device, "auto, cpu, webgpu or webgpu:INDEX")->group(run)->capture_default_str();
+  app.add_option("--device", r.device,
+                 "auto, cpu, webgpu or webgpu:INDEX; several, as in webgpu:0,webgpu:1, share each batch")
+      ->group(run)
+      ->capture_default_str();
   app.add_option(
          "--products", r.products,
          "products of f32 where a device has matrix units: exact, high (three products of halves) or medium (one) "

@@ -51,7 +51,9 @@ std::string description(const train::RunStart& run, int columns) {
                       grouped(static_cast<std::int64_t>(run.data.training_count)),
                       is_bytes(config) ? "bytes" : "characters",
                       grouped(static_cast<std::int64_t>(run.data.validation().size())), run.data.vocabulary.size());
-  text += fmt::format("device  {}, {}\n", default_device().to_string(), weft::name_of(config.precision));
+  std::string devices;
+  for (const Device& device : run.devices) devices += (devices.empty() ? "" : ", ") + device.to_string();
+  text += fmt::format("device  {}, {}\n", devices, weft::name_of(config.precision));
   text += fmt::format("run     {}: {}, seed {}\n", run.folder.string(), plan_text(config), config.seed);
   if (run.resumed)
     text += fmt::format("resumed from step {}, {} into the run\n", grouped(run.steps), clock_text(run.seconds));

@@ -13,6 +13,7 @@
 #include "train/run_folder.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
+#include "weft/parallel.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/train/trainer.hpp"
 
@@ -85,18 +86,19 @@ class Run {
                       config_.data, folder_.path.string()));
     config_.data_hash = data_.content_hash;
     config_.model.vocabulary = std::max(config_.model.vocabulary, data_.vocabulary.size());
-    set_default_device(parse_device(request_.device));  // after the quicker checks
+    const std::vector<Device> devices = parallel::parse_devices(request_.device);  // after the quicker checks
+    set_default_device(devices[0]);
     write_file_atomically(folder_.config(), to_json(config_) + "\n");
     if (resumed) {
-      trainer_.emplace(config_, data_, *resumed);
+      trainer_.emplace(config_, data_, *resumed, devices);
       elapsed_before_ = resumed->elapsed_seconds;
       best_loss_ = resumed->best_loss;
       best_step_ = resumed->best_step;
     } else {
-      trainer_.emplace(config_, data_);
+      trainer_.emplace(config_, data_, devices);
     }
     tell(&Observer::begin, RunStart{config_, data_, trainer_->model(), folder_.path, resumed.has_value(),
-                                    trainer_->steps(), elapsed_before_});
+                                    trainer_->steps(), elapsed_before_, devices});
   }
 
   // Fills config_; returns the checkpoint to resume from, if there is one.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/message_of.hpp"
 #include "base/sanitized.hpp"
 #include "base/threads.hpp"
 #include "weft/train/generate.hpp"
@@ -70,6 +71,70 @@ TEST(Trainer, TheNumberOfThreadsDoesNotChangeABit) {
     for (std::size_t i = 0; i < states[0].size(); ++i)
       EXPECT_EQ(states[s][i].bytes, states[0][i].bytes) << states[0][i].name;
   }
+}
+
+// Every tensor of two states agrees within `tolerance`.
+void expect_near(const nn::StateDict& a, const nn::StateDict& b, float tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].bytes.size(), b[i].bytes.size()) << a[i].name;
+    const std::span x(reinterpret_cast<const float*>(a[i].bytes.data()), a[i].bytes.size() / 4);
+    const std::span y(reinterpret_cast<const float*>(b[i].bytes.data()), b[i].bytes.size() / 4);
+    for (std::size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], y[k], tolerance) << a[i].name << " " << k;
+  }
+}
+
+TEST(Trainer, SeveralDevicesComputeWhatOneWould) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(4, kCpu);
+  for (const Extent accumulate : {1, 3}) {
+    RunConfig config = make_config(data);
+    config.accumulate = accumulate;
+    Trainer alone(config, data), together(config, data, std::span(devices).first(2)), four(config, data, devices);
+    for (int i = 0; i < 8; ++i) {
+      const float loss = alone.step(0).loss.item<float>();
+      const Trainer::StepResult two = together.step(0);
+      EXPECT_NEAR(two.loss.item<float>(), loss, 1e-4f) << i;
+      EXPECT_GT(two.grad_norm.item<float>(), 0);
+      EXPECT_NEAR(four.step(0).loss.item<float>(), loss, 1e-4f) << i;
+    }
+    EXPECT_NEAR(together.evaluate().loss, alone.evaluate().loss, 1e-4);
+    // Adam divides by the root of the second moment, so rounding near 0 moves a weight by up to its learning rate.
+    expect_near(together.checkpoint().model, alone.checkpoint().model, 2e-2f);
+  }
+}
+
+TEST(Trainer, SeveralDevicesInF16AndAResumedRun) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(2, kCpu);
+  RunConfig config = make_config(data, 0.2);  // each device draws dropout of its own
+  config.precision = DType::f16;
+  config.accumulate = 2;
+  Trainer whole(config, data, devices);
+  float first = 0, last = 0;
+  for (int i = 0; i < 30; ++i) {
+    last = whole.step(0).loss.item<float>();
+    if (i == 0) first = last;
+  }
+  EXPECT_LT(last, 0.8f * first);
+
+  Trainer begun(config, data, devices);
+  for (int i = 0; i < 20; ++i) begun.step(0);
+  Trainer resumed(config, data, begun.checkpoint(), devices);
+  for (int i = 0; i < 10; ++i) resumed.step(0);
+  const nn::StateDict a = whole.checkpoint().model, b = resumed.checkpoint().model;
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+}
+
+TEST(Trainer, DevicesThatCannotShareABatchAreRefused) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(3, kCpu);
+  EXPECT_NE(test::message_of<UsageError>([&] {
+              Trainer(make_config(data), data, devices);
+            }).find("a batch of 8 texts cannot be divided over 3 devices"),
+            std::string::npos);
+  const Device trace[] = {{Device::Kind::trace, 0}, kCpu};
+  EXPECT_THROW(Trainer(make_config(data), data, trace), UsageError);
 }
 
 /// Resident memory of this process in bytes.

@@ -66,7 +66,7 @@ const Preset& preset(std::string_view name);
 struct TrainRequest {
   std::filesystem::path out;
   bool resume = false;
-  std::string device = "auto";
+  std::string device = "auto";  // or several, with commas between
   std::optional<std::string> preset;
   std::optional<std::filesystem::path> data;
   std::optional<std::string> vocabulary;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "weft/device.hpp"
 #include "weft/nn/gpt.hpp"
 #include "weft/profile.hpp"
 #include "weft/train/config.hpp"
@@ -37,6 +38,7 @@ struct RunStart {
   bool resumed = false;
   std::int64_t steps = 0;  // made by the resumed run before
   double seconds = 0;      // and how long they took
+  std::span<const Device> devices;
 };
 
 /// The validation loss, measured after `step` steps.

@@ -2,32 +2,44 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
+#include <span>
 
 #include "weft/compile.hpp"
+#include "weft/device.hpp"
 #include "weft/nn/gpt.hpp"
-#include "weft/optim/gradient_sum.hpp"
-#include "weft/optim/optimizer.hpp"
+#include "weft/optim/loss_scale.hpp"
 #include "weft/profile.hpp"
 #include "weft/train/checkpoint.hpp"
 #include "weft/train/config.hpp"
 
 namespace weft::train {
 
-/// Model, optimiser and position of a run. A step is one compiled function of (tokens, learning rate).
+class Learner;
+
+/// Model, optimiser and position of a run. A step on one device is one compiled function of (tokens, learning rate).
+///
+/// With several devices, each has a copy of the model and of the optimiser and takes its share of a batch's rows. The mean of
+/// their gradients goes through the memory of the host (parallel::Member::all_reduce_mean), and all make the same update: so a
+/// step computes what one device would, up to rounding, and dropout. Models on devices of different kinds drift apart by
+/// rounding; the first device's is checked, saved and returned.
 class Trainer {
  public:
-  /// A new run; `data` must outlive this object.
-  Trainer(const RunConfig& config, const TextData& data);
-  /// A resumed run. Errors: FileError if the checkpoint does not fit its own configuration.
-  Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint);
+  /// A new run; `data` must outlive this object. Without `devices` it uses the default device; else the first of them must be
+  /// the default device.
+  /// Errors  UsageError: a batch that the devices cannot share evenly.
+  Trainer(const RunConfig& config, const TextData& data, std::span<const Device> devices = {});
+  /// A resumed run. Errors: as above; FileError if the checkpoint does not fit its own configuration.
+  Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint,
+          std::span<const Device> devices = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
 
   struct StepResult {
     Tensor loss;       // of the batch, before the update; reading it waits for the device
     Tensor grad_norm;  // before clipping; not finite where the step was left out (f16)
   };
   /// Makes the next step, after `elapsed` seconds of the run (for schedules that follow time).
+  /// Errors  what another device threw; the run is then over.
   StepResult step(double elapsed);
   /// Number of steps made.
   std::int64_t steps() const { return step_; }
@@ -42,34 +54,25 @@ class Trainer {
   Evaluation evaluate(std::int64_t batches = 0);
 
   Checkpoint checkpoint() const;
-  nn::GPT& model() { return model_; }
+  nn::GPT& model();
   /// Of a run in f16; else null.
-  const optim::LossScale* loss_scale() const { return loss_scale_ ? &*loss_scale_ : nullptr; }
-  Compiled& compiled_step() { return compiled_step_; }
-  /// Makes two steps more and times the kernels of the second one; of a run that accumulates, those of a batch's gradients.
+  const optim::LossScale* loss_scale() const;
+  Compiled& compiled_step();
+  /// Makes two steps more and times the kernels of the second one; of a run that accumulates or has several devices, those of
+  /// the gradients of a batch on the first device.
   Profile profile();
 
  private:
-  Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint);
-  /// The loss of a batch [rows, context + 1], whose tokens are the targets of those before them, and its gradients.
-  std::pair<Tensor, std::vector<Tensor>> loss_and_gradients(const Tensor& batch);
-  /// The next batches, each [batch, context + 1], and the learning rate.
-  struct Arguments {
-    Tensor rate;
-    std::vector<Tensor> batches;
-  };
-  Arguments next_arguments(double elapsed);
-  Tensor update(std::span<const Tensor> gradients, const Tensor& learning_rate);
+  struct Others;
+  Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint, std::span<const Device> devices);
 
-  RunConfig config_;
+  const RunConfig config_;
   const TextData& data_;
-  nn::GPT model_;
-  std::optional<optim::AdamW> optimizer_;
-  std::optional<optim::LossScale> loss_scale_;
-  std::optional<optim::GradientSum> sum_;  // of runs that accumulate
-  Compiled compiled_step_, compiled_add_, compiled_loss_;
+  const int members_;
   std::int64_t step_ = 0;
   double learning_rate_ = 0;
+  std::unique_ptr<Learner> learner_;  // of the first device
+  std::unique_ptr<Others> others_;    // of several devices
 };
 
 }  // namespace weft::train

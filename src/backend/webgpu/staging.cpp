@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/webgpu/buffer.hpp"
+#include "base/copy_bytes.hpp"
 #include "weft/error.hpp"
 
 namespace weft::webgpu {
@@ -77,7 +78,7 @@ void Staging::upload(WGPUBuffer to, std::uint64_t offset, const void* data, std:
     const std::uint64_t count = std::min(kLargeBytes, bytes - done);
     if (!piece.buffer) create(piece, kLargeBytes, true);
     finish_map(piece);
-    std::memcpy(api.BufferGetMappedRange(piece.buffer.get(), 0, kLargeBytes), source + done, count);
+    copy_bytes(api.BufferGetMappedRange(piece.buffer.get(), 0, kLargeBytes), source + done, count);
     api.BufferUnmap(piece.buffer.get());
     EncoderHandle encoder = device_.encoder();
     api.CommandEncoderCopyBufferToBuffer(encoder.get(), piece.buffer.get(), 0, to, offset + done, count);
@@ -110,7 +111,7 @@ void Staging::take(StagingPiece& piece, void* data, std::uint64_t bytes) {
   finish_map(piece);
   const std::uint64_t mapped = bytes + (piece.has_watched ? kWatchedBytes : 0);
   const auto* source = static_cast<const std::byte*>(api.BufferGetConstMappedRange(piece.buffer.get(), 0, mapped));
-  std::memcpy(data, source, bytes);
+  copy_bytes(data, source, bytes);
   std::uint32_t watched = 0;
   if (piece.has_watched) std::memcpy(&watched, source + bytes, kWatchedBytes);
   api.BufferUnmap(piece.buffer.get());
