@@ -33,7 +33,7 @@ struct Pooled final : backend::Buffer {
   ~Pooled() override {
     const std::size_t n = inner->bytes();
     device->used -= n;
-    device->pool.give(n, std::move(inner), device->used);
+    device->pool.give(n, std::move(inner));
   }
   std::size_t bytes() const override { return inner->bytes(); }
   std::shared_ptr<DeviceEntry> device;
@@ -77,15 +77,14 @@ backend::BufferPtr BufferPool::take(std::size_t bytes) {
   return buffer;
 }
 
-void BufferPool::give(std::size_t bytes, backend::BufferPtr buffer, std::size_t bytes_in_use) {
-  const std::size_t most = std::max(kBytesMax, bytes_in_use / 4);
-  if (bytes > most) return;
+void BufferPool::give(std::size_t bytes, backend::BufferPtr buffer) {
+  if (bytes > kBytesMax) return;
   Spares freed;  // after the lock, because freeing takes time
   std::lock_guard lock(mutex_);
   held_bytes_ += bytes;
   spares_.push_back({bytes, std::move(buffer)});
   by_size_[bytes].push_back(std::prev(spares_.end()));
-  while (held_bytes_ > most) {
+  while (held_bytes_ > kBytesMax) {
     const auto oldest = by_size_.find(spares_.front().bytes);
     oldest->second.pop_front();  // the oldest of its size, too
     if (oldest->second.empty()) by_size_.erase(oldest);

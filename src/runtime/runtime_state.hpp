@@ -22,12 +22,11 @@
 namespace weft::runtime {
 
 /// Buffers given back, by size, for the next request of that size. If they are too many, those that were given back longest ago
-/// are freed: a program that turns to other sizes soon finds these here. Too many is more than `kBytesMax` and more than a quarter
-/// of what is in use, because a step of a large model gives back more than that and asks for it again.
+/// are freed: a program that turns to other sizes soon finds these here.
 class BufferPool {
  public:
   backend::BufferPtr take(std::size_t bytes);
-  void give(std::size_t bytes, backend::BufferPtr buffer, std::size_t bytes_in_use = 0);
+  void give(std::size_t bytes, backend::BufferPtr buffer);
   void clear();
 
   static constexpr std::size_t kBytesMax = std::size_t{512} << 20;

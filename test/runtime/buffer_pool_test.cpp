@@ -43,14 +43,6 @@ TEST(BufferPoolTest, AFullPoolFreesTheOldestForOtherSizes) {
   EXPECT_EQ(pool.take(kHalf), nullptr);
 }
 
-TEST(BufferPoolTest, ALargeProgramKeepsMore) {
-  BufferPool pool;
-  const std::size_t in_use = 4 * 3 * kHalf;
-  for (int i = 0; i < 4; ++i) pool.give(kHalf, std::make_shared<SparseBuffer>(kHalf), in_use);
-  for (int i = 0; i < 3; ++i) EXPECT_NE(pool.take(kHalf), nullptr);
-  EXPECT_EQ(pool.take(kHalf), nullptr);
-}
-
 TEST(BufferPoolTest, ABufferAboveTheLimitIsNotKept) {
   BufferPool pool;
   const auto small = std::make_shared<SparseBuffer>(8);
