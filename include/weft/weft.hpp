@@ -19,6 +19,7 @@
 #include "weft/grammar.hpp"
 #include "weft/grid.hpp"
 #include "weft/hooks.hpp"
+#include "weft/image.hpp"
 #include "weft/in_place.hpp"
 #include "weft/inference.hpp"
 #include "weft/io.hpp"

@@ -1,0 +1,12 @@
+# libpng and libjpeg where they are there; without one of them, its format is refused with a message that says so.
+find_package(PNG)
+find_package(JPEG)
+foreach(library PNG JPEG)
+  if(${library}_FOUND)
+    set_property(TARGET ${library}::${library} PROPERTY IMPORTED_GLOBAL TRUE)
+    target_link_libraries(weft_image PRIVATE ${library}::${library})
+    target_compile_definitions(weft_image PRIVATE WEFT_HAS_${library})
+  else()
+    message(STATUS "lib${library} was not found: images of this format will be refused (Debian: libpng-dev, libjpeg62-turbo-dev)")
+  endif()
+endforeach()
