@@ -70,4 +70,5 @@
 #include "weft/transforms.hpp"
 #include "weft/typedef.hpp"
 #include "weft/value.hpp"
+#include "weft/vision.hpp"
 #include "weft/workflow.hpp"

@@ -1,0 +1,49 @@
+// The layers that towers of images and of texts have in common.
+#pragma once
+
+#include <vector>
+
+#include "vision/config.hpp"
+#include "vision/weights.hpp"
+
+namespace weft::vision {
+
+/// The names of a layer's parts in files, behind the name of the layer.
+struct LayerNames {
+  const char *norm1, *q, *k, *v, *o, *norm2, *fc1, *fc2;
+};
+/// Of CLIP, SigLIP and Idefics3; and of ViT.
+extern const LayerNames kClipLayer, kVitLayer;
+
+Tensor activated(const Tensor& x, Activation activation);
+
+/// fc2(activation(fc1(x))).
+struct Mlp {
+  Linear fc1, fc2;
+  Activation activation = Activation::gelu;
+  Tensor operator()(const Tensor& x) const { return fc2(activated(fc1(x), activation)); }
+};
+
+/// softmax(q k^T / sqrt(D)) v over heads of queries [T, heads D], keys and values [S, heads D] -> [T, heads D].
+Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal);
+
+/// x + o(attention(norm1(x))), then x + mlp(norm2(x)), layer after layer.
+class Stack {
+ public:
+  /// `prefix`: of a layer's name, before its number ("vision_model.encoder.layers.").
+  Stack(const StackConfig& config, ModelWeights& weights, const std::string& prefix, const LayerNames& names);
+  /// The states [T, hidden] after the layers [first, last).
+  Tensor run(Tensor x, Extent first, Extent last, bool causal) const;
+  Extent layers() const { return static_cast<Extent>(layers_.size()); }
+
+ private:
+  struct Layer {
+    Norm norm1, norm2;
+    Linear q, k, v, o;
+    Mlp mlp;
+  };
+  Extent heads_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace weft::vision

@@ -1,0 +1,265 @@
+"""What the transformers library makes of tiny random vision models: make.py [--check].
+
+Writes a file a model: cases/*.json for models that embed or classify images, and ../llm/images/*.json for models that talk about
+them. Each has the model's files but the weights, which the tests make by name as `random_values` does, and what the library
+computes in f64. With --check the files are compared with what the library gives now, and stay as they are.
+Made with transformers 5.23.0, torch 2.15.0 and Pillow 12.2.0. (Pillow 13 resizes some images with other roundings.)
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from safetensors.numpy import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "llm" / "transformers"))
+from make import philox  # noqa: E402
+
+VISION = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, image_size=28, patch_size=7)
+TEXT = dict(vocab_size=12, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+            max_position_embeddings=10, bos_token_id=0, eos_token_id=11, pad_token_id=1)
+TEXTS = ["a photo of cat", "dog", "a dog and a cat"]
+
+
+def random_values(name, shape):
+    """As vision_cases.hpp makes them."""
+    stream = 0xCBF29CE484222325
+    for byte in name.encode():
+        stream = (stream ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    if name.endswith("bias"):
+        scale, offset = 0.3, 0.0
+    elif len(shape) < 2:
+        scale, offset = 0.3, 1.0
+    else:
+        scale, offset = 1.7 / np.sqrt(np.float64(np.prod(shape[1:]))), 0.0
+    units = (philox(stream, int(np.prod(shape))) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return (offset + scale * (2.0 * units - 1)).astype(np.float32).reshape(shape)
+
+
+def photo(height, width, seed):
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width]
+    planes = [127 + 120 * np.sin(x / (2 + c) + seed) * np.cos(y / (3 + c)) for c in range(3)]
+    return np.clip(np.stack(planes, -1) + rng.normal(0, 12, (height, width, 3)), 0, 255).astype(np.uint8)
+
+
+def image_json(image):
+    return {"height": image.shape[0], "width": image.shape[1], "pixels": image.tobytes().hex()}
+
+
+def filled(model):
+    """The model with the weights that tests give it, in f64; its config as saved, and the shapes of its tensors."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        model.save_pretrained(folder)
+        tensors = {key: random_values(key, value.shape) for key, value in load_file(folder / "model.safetensors").items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        config = json.loads((folder / "config.json").read_text())
+        loaded = type(model).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).double().eval()
+    return loaded, config, {key: list(value.shape) for key, value in sorted(tensors.items())}
+
+
+def saved(thing, file):
+    with tempfile.TemporaryDirectory() as folder:
+        thing.save_pretrained(folder)
+        return json.loads((pathlib.Path(folder) / file).read_text())
+
+
+def numbers(tensor):
+    return [float(f"{x:.6f}") for x in tensor.flatten().tolist()]
+
+
+def words_tokenizer():
+    words = ["<s>", "<pad>", "<unk>", "a", "photo", "of", "cat", "dog", "and", "x", "y", "</s>"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 11)])
+    return tokenizer
+
+
+def encoder_case(kind, processor, config):
+    model, config, tensors = filled(getattr(transformers, kind + "Model")(config))
+    images = [photo(31, 44, 1), photo(60, 40, 2), photo(28, 28, 3)]
+    pixels = torch.from_numpy(np.stack(processor([Image.fromarray(i) for i in images])["pixel_values"])).double()
+    tokenizer = words_tokenizer()
+    ids = [tokenizer.encode(text).ids for text in TEXTS]
+    fill = config["text_config"].get("pad_token_id", 1)
+    padded = torch.tensor([i + [fill] * (TEXT["max_position_embeddings"] - len(i)) for i in ids])
+    with torch.no_grad():
+        out = model(input_ids=padded, pixel_values=pixels)
+    return {"config": config, "processor": saved(processor, "preprocessor_config.json"),
+            "tokenizer": json.loads(tokenizer.to_str()), "tensors": tensors, "images": [image_json(i) for i in images],
+            "texts": TEXTS, "pixels": numbers(pixels[0, :, ::5, ::3]), "image_rows": [numbers(r) for r in out.image_embeds],
+            "text_rows": [numbers(r) for r in out.text_embeds], "scores": [numbers(r) for r in out.logits_per_image]}
+
+
+def classifier_case():
+    model, config, tensors = filled(transformers.ViTForImageClassification(transformers.ViTConfig(
+        **VISION, id2label={i: name for i, name in enumerate(["cat", "dog", "bird", "fish", "tree"])})))
+    processor = ViTImageProcessorPil(size={"height": 28, "width": 28})
+    images = [photo(31, 44, 1), photo(60, 40, 2)]
+    pixels = torch.from_numpy(np.stack(processor([Image.fromarray(i) for i in images])["pixel_values"])).double()
+    with torch.no_grad():
+        logits = model(pixel_values=pixels).logits
+    return {"config": config, "processor": saved(processor, "preprocessor_config.json"), "tensors": tensors,
+            "images": [image_json(i) for i in images], "pixels": numbers(pixels[0, :, ::5, ::3]),
+            "logits": [numbers(r) for r in logits]}
+
+
+# ---- Models that talk about images --------------------------------------------------------------------------------------
+
+SPECIAL = ["<|end|>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<row_1_col_1>",
+           "<row_1_col_2>", "<row_2_col_1>", "<row_2_col_2>"]
+CHAT = ("{% for m in messages %}{{ m['role'] + ':' }}{% for part in m['content'] %}{% if part['type'] == 'image' %}<image>"
+        "{% else %}{{ part['text'] }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}")
+LANGUAGE = dict(vocab_size=256 + len(SPECIAL), hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-5, bos_token_id=None, eos_token_id=256,
+                pad_token_id=None)
+NEW = 12
+
+
+def bytes_tokenizer():
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
+    return tokenizer
+
+
+def text(value):
+    return {"type": "text", "text": value}
+
+
+IMAGE = {"type": "image"}
+CHATS = {
+    "one": [{"role": "user", "content": [IMAGE, text("What is this?")]}],
+    "middle": [{"role": "system", "content": [text("Be brief.")]},
+               {"role": "user", "content": [text("Look: "), IMAGE, text(" and say.")]},
+               {"role": "assistant", "content": [text("A cat.")]}, {"role": "user", "content": [text("Sure?")]}],
+    "two": [{"role": "user", "content": [IMAGE, text("x"), IMAGE]}],
+    "none": [{"role": "user", "content": [text("Hello")]}],
+}
+
+
+def talking_case(model, processor, chats=CHATS):
+    model, config, tensors = filled(model)
+    images = [photo(31, 44, 5), photo(60, 40, 6)]
+    out = []
+    for name, messages in chats.items():
+        count = sum(part == IMAGE for m in messages for part in m["content"])
+        prompt = processor.apply_chat_template(messages, add_generation_prompt=True, chat_template=CHAT, tokenize=False)
+        given = {"images": [[Image.fromarray(i) for i in images[:count]]]} if count else {}
+        if count and type(processor).__name__ == "LlavaProcessor":
+            given = {"images": given["images"][0]}
+        inputs = processor(text=[prompt], return_tensors="pt", **given)
+        inputs = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
+        inputs.pop("token_type_ids", None)
+        inputs.pop("mm_token_type_ids", None)
+        with torch.no_grad():
+            logits = model(**inputs).logits[0]
+            greedy = model.generate(**inputs, max_new_tokens=NEW, do_sample=False)[0, inputs["input_ids"].shape[1]:]
+        rows = [len(logits) // 2, len(logits) - 1]
+        out.append({"name": name, "messages": messages, "images": count, "prompt": prompt,
+                    "tokens": inputs["input_ids"][0].tolist(), "rows": rows, "logits": [numbers(logits[r]) for r in rows],
+                    "greedy": greedy.tolist()})
+    return {"config": config, "processor": saved(processor.image_processor, "preprocessor_config.json"),
+            "tokenizer": json.loads(processor.tokenizer.backend_tokenizer.to_str()), "chat_template": CHAT,
+            "tensors": tensors, "images": [image_json(i) for i in images], "chats": out}
+
+
+def fast_tokenizer():
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=bytes_tokenizer(), eos_token="<|end|>")
+
+
+def llava(processor=None, **changes):
+    vision = transformers.CLIPVisionConfig(**VISION)
+    config = transformers.LlavaConfig(vision_config=vision, text_config=transformers.LlamaConfig(**LANGUAGE),
+                                      image_token_index=257, **changes)
+    processor = transformers.LlavaProcessor(
+        processor or CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}),
+        fast_tokenizer(), patch_size=7, vision_feature_select_strategy=config.vision_feature_select_strategy,
+        num_additional_image_tokens=1)
+    return talking_case(transformers.LlavaForConditionalGeneration(config), processor)
+
+
+def idefics3(kind, image_processor, processor, size=28, split=True):
+    vision = {**VISION, "image_size": size}
+    config = getattr(transformers, kind + "Config")(vision_config=vision, text_config=transformers.LlamaConfig(**LANGUAGE),
+                                                    image_token_id=257, scale_factor=2)
+    image_processor = image_processor(size={"longest_edge": 56}, max_image_size={"longest_edge": 28}, do_image_splitting=split)
+    others = [transformers.SmolVLMVideoProcessor()] if kind == "SmolVLM" else []
+    return talking_case(getattr(transformers, kind + "ForConditionalGeneration")(config),
+                        processor(image_processor, fast_tokenizer(), *others, image_seq_len=4, chat_template=CHAT))
+
+
+def clip_config(**changes):
+    return transformers.CLIPConfig(text_config={**TEXT, **changes}, vision_config=VISION, projection_dim=20)
+
+
+CASES = {
+    HERE / "cases": {
+        "clip": lambda: encoder_case("CLIP", CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}),
+                                     clip_config()),
+        # The end token of old configurations, and another activation.
+        "clip-old": lambda: encoder_case("CLIP", CLIPImageProcessorPil(size={"shortest_edge": 30}, crop_size={"height": 28, "width": 28}, resample=2),
+                                         clip_config(eos_token_id=2, hidden_act="gelu")),
+        "siglip": lambda: encoder_case("Siglip", SiglipImageProcessorPil(size={"height": 28, "width": 28}),
+                                       transformers.SiglipConfig(text_config={**TEXT, "hidden_size": 36, "projection_size": 32}, vision_config=VISION)),
+        "vit": classifier_case,
+    },
+    HERE.parent / "llm" / "images": {
+        "llava": llava,
+        "llava-layers": lambda: llava(vision_feature_layer=[-2, 1], vision_feature_select_strategy="full",
+                                      multimodal_projector_bias=False, projector_hidden_act="gelu"),
+        "idefics3": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor),
+        # Tiles of another size than the positions were trained for.
+        "idefics3-spread": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor, size=42),
+        "smolvlm-whole": lambda: idefics3("SmolVLM", SmolVLMImageProcessorPil, transformers.SmolVLMProcessor, split=False),
+    },
+}
+
+
+def difference(kept, new):
+    """The largest difference of floats; infinite where anything else differs."""
+    if isinstance(kept, float) or isinstance(new, float):
+        return abs(kept - new)
+    if isinstance(kept, dict) and isinstance(new, dict) and kept.keys() == new.keys():
+        return max((difference(kept[key], new[key]) for key in kept), default=0)
+    if isinstance(kept, list) and isinstance(new, list) and len(kept) == len(new):
+        return max((difference(a, b) for a, b in zip(kept, new)), default=0)
+    return 0 if kept == new else float("inf")
+
+
+def main(*arguments):
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    failures = 0
+    for folder, cases in CASES.items():
+        for name, make in cases.items():
+            path, result = folder / f"{name}.json", make()
+            if "--check" in arguments:
+                apart = difference(json.loads(path.read_text()), json.loads(json.dumps(result)))
+                failures += not apart < 3e-6
+                print(f"{name}: differs by {apart:.1e}")
+                continue
+            path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in result.items()) + "\n}\n")
+            print(f"{name}: {path.stat().st_size} bytes")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
