@@ -23,6 +23,10 @@
 #include "weft/tensor.hpp"
 #include "weft/tokenizer.hpp"
 
+namespace weft::jinja {
+struct Rendered;
+}
+
 namespace weft::llm {
 
 struct LoadOptions {
@@ -79,6 +83,17 @@ struct GenerateOptions {
   std::stop_token cancel = {};  ///< checked before every token
 };
 
+/// A text, or an image, in a message.
+struct ContentPart {
+  ContentPart(std::string text) : text(std::move(text)) {}
+  ContentPart(const char* text) : text(text) {}
+  ContentPart(Tensor image) : image(std::move(image)) {}
+  std::string text;
+  /// u8 [height, width, 3], as image::read gives it; or pixels that are ready for the model, f32 [3, side, side], normalised.
+  /// Undefined: the part is a text.
+  Tensor image;
+};
+
 /// A message of a conversation. Its contents are text for the template, and never become special tokens.
 struct Message {
   std::string role, content;
@@ -86,6 +101,8 @@ struct Message {
   /// Calls that the assistant made: a JSON list such as [{"type": "function", "function": {"name": ..., "arguments": {...}}}].
   std::string tool_calls = {};
   std::string name = {}, tool_call_id = {};  ///< of a tool's answer
+  std::vector<ContentPart> parts =
+      {};  ///< texts and images in their order, in place of `content`; empty: there are none
 };
 
 /// What a template sees in addition to the messages.
@@ -125,7 +142,26 @@ namespace detail {
 class Engine;
 class Run;
 struct BatchState;
+struct ImageRows;
 }  // namespace detail
+
+/// What a model goes on from: tokens, and rows of images between them. Cheap to copy; it keeps its images.
+class Prompt {
+ public:
+  Prompt() = default;
+  explicit Prompt(std::vector<std::int32_t> tokens) : tokens_(std::move(tokens)) {}
+  /// Each row of an image has an id below -1. The model gives the same image the same ids, and every other image others; so a
+  /// prompt that begins as the last one did, with the same images, is not computed again.
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }
+  std::size_t size() const { return tokens_.size(); }
+  bool empty() const { return tokens_.empty(); }
+  std::size_t image_count() const { return images_.size(); }
+
+ private:
+  friend class Model;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::shared_ptr<detail::ImageRows>> images_;
+};
 
 /// Text while it is generated. Each step of the iterator runs the model until a piece of text is certain: pieces are whole
 /// UTF-8 characters, never part of a stop text.
@@ -194,6 +230,11 @@ class Model {
   /// the conversation with its reply does not fit the context.
   Generation chat(const std::vector<Message>& messages, const GenerateOptions& options = {},
                   const ChatOptions& chat = {}) const;
+  /// What an image shows: the reply to one message with the image and the text. Image and errors as in ContentPart and `chat`.
+  Generation describe_image(const Tensor& image, std::string_view text, const GenerateOptions& options = {},
+                            const ChatOptions& chat = {}) const;
+  /// Continues a prompt, perhaps one with images.
+  Generation generate(const Prompt& prompt, const GenerateOptions& options = {}) const;
   /// Continues a text. Special tokens written out in the text count as special tokens, unless `parse_special` is false.
   Generation generate(std::string_view prompt, const GenerateOptions& options = {}) const;
   Generation generate(std::span<const std::int32_t> prompt, const GenerateOptions& options = {}) const;
@@ -203,8 +244,9 @@ class Model {
 
   /// Throws the UsageError for a number out of its range that a generation with these options would throw.
   void check(const GenerateOptions& options) const;
-  /// Logits after each of the tokens, [tokens, vocabulary].
+  /// Logits after each of the tokens, [tokens, vocabulary]; rows of images count as tokens.
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
+  std::vector<float> forward(const Prompt& prompt) const { return forward(std::span(prompt.tokens())); }
   /// A row for each text: the model's states after the final norm, before the head, pooled. `LoadOptions::sequences` texts share
   /// passes. Shapes: f32 [texts, width] on the CPU. Errors: UsageError for a text without tokens, or with more than the context.
   Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
@@ -226,6 +268,13 @@ class Model {
   /// Errors: UsageError if the model has no template, for invalid JSON, and for input that the template refuses.
   std::string render(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
   std::vector<std::int32_t> chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
+  /// The prompt of `chat`, with the images of the messages. Images are resized here, and seen when the prompt is first run. Any
+  /// thread may call it. Errors: UsageError as `render`, for images of a wrong shape, for images that the template does not
+  /// place, and for a model that reads none.
+  Prompt chat_prompt(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
+  /// A text with images, where the text has the model's image marker (often "<image>"). Special tokens written out in the text
+  /// count as special tokens. Errors: UsageError unless there is one marker for each image.
+  Prompt prompt(std::string_view text, std::span<const Tensor> images) const;
 
   Extent vocabulary() const;
   Extent width() const;            ///< elements of the state of a token
@@ -233,6 +282,7 @@ class Model {
   Extent trained_context() const;  ///< positions that the model was trained for
   Device device() const;
   bool has_template() const;
+  bool reads_images() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.
   std::string describe(bool graph = false) const;
 
@@ -240,6 +290,7 @@ class Model {
   friend class Batch;
   friend Model load(const std::filesystem::path& path, const LoadOptions& options);
   explicit Model(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
+  Prompt prompt_of(const jinja::Rendered& chat, const std::vector<Message>& messages) const;
   std::shared_ptr<detail::Engine> engine_;
 };
 
@@ -273,7 +324,10 @@ class Batch {
   bool empty() const;  ///< whether all generations have been removed
   /// Begins a generation. Takes the sequence whose cache has most of the prompt. `draft` has no effect. Errors: UsageError for
   /// options out of range, a prompt that is empty or does not fit the context, and a batch whose sequences are all taken.
-  Id add(std::vector<std::int32_t> prompt, GenerateOptions options);
+  Id add(Prompt prompt, GenerateOptions options);
+  Id add(std::vector<std::int32_t> prompt, GenerateOptions options) {
+    return add(Prompt(std::move(prompt)), std::move(options));
+  }
   /// Reads a part of a prompt, of one generation after the other, and gives a token to each generation whose prompt has been read.
   /// Returns those that went on. A generation ends by itself, by its `cancel`, or with an error.
   std::vector<Progress> step();

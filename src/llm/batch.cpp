@@ -20,17 +20,19 @@ struct BatchState {
     int slot;
     GenerateOptions options;
     std::uint64_t seed;
+    Prompt prompt;                // keeps its images while they may be needed
     std::vector<TokenId> tokens;  // the last is not in the cache
     Reply reply;
     std::optional<Constraint> constraint;
     bool has_started = false, is_reading = true, has_ended = false;
 
-    Sequence(Batch::Id id, int slot, Engine& engine, std::vector<TokenId> prompt, GenerateOptions given)
+    Sequence(Batch::Id id, int slot, Engine& engine, Prompt given_prompt, GenerateOptions given)
         : id(id),
           slot(slot),
           options(std::move(given)),
           seed(seed_of(options.sampling)),
-          tokens(std::move(prompt)),
+          prompt(std::move(given_prompt)),
+          tokens(prompt.tokens()),
           reply(engine, options, static_cast<Extent>(tokens.size())) {
       if (options.grammar) constraint.emplace(engine.constraints(), options);
     }
@@ -176,11 +178,11 @@ Batch::Batch(Batch&&) noexcept = default;
 int Batch::room() const { return static_cast<int>(state_->free_slots().size()); }
 bool Batch::empty() const { return static_cast<std::size_t>(room()) == state_->sequences.size(); }
 
-Batch::Id Batch::add(std::vector<std::int32_t> prompt, GenerateOptions options) {
+Batch::Id Batch::add(Prompt prompt, GenerateOptions options) {
   detail::Engine& engine = *state_->engine;
   detail::check(options, engine);
-  detail::check_prompt(prompt, engine);
-  const int slot = state_->best_slot(prompt);
+  detail::check_prompt(prompt.tokens(), engine);
+  const int slot = state_->best_slot(prompt.tokens());
   if (slot < 0)
     throw UsageError(fmt::format("llm: all {} sequences are taken; remove one, or load with more", engine.slots()));
   state_->sequences[static_cast<std::size_t>(slot)] = std::make_unique<detail::BatchState::Sequence>(

@@ -63,6 +63,7 @@ GraphBuilder::GraphBuilder(const BuildInput& input) : input_(input) {
   graph_.config = input.config;
   graph_.tensors.push_back({graph_.input, {Symbol::tokens}, Element::i32});
   graph_.tensors.push_back({graph_.positions, {Symbol::tokens}, Element::i32});
+  if (config().reads_images) graph_.tensors.push_back({graph_.image_rows, {Symbol::tokens, config().hidden}});
 }
 
 std::string GraphBuilder::full(std::string_view name) const {
@@ -107,7 +108,8 @@ std::string GraphBuilder::constant(std::string_view name, std::vector<Dim> shape
 
 std::string GraphBuilder::embedding() {
   const std::string table = constant("embed.weight", {config().vocabulary, config().hidden});
-  return node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
+  const std::string x = node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
+  return config().reads_images ? binary("images", OpType::insert, x, graph_.image_rows) : x;
 }
 
 std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, double offset, Extent width) {

@@ -32,6 +32,7 @@ class GraphBuilder {
   std::string constant(std::string_view name, std::vector<Dim> shape, Element element = Element::weight,
                        bool transposed = false);
 
+  /// The rows of tokens, and of images where the model reads them.
   std::string embedding();
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
   std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0);

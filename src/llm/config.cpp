@@ -4,80 +4,17 @@
 
 #include <cmath>
 
+#include "io/config_keys.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
 namespace {
 
-constexpr Extent kSizeMax = 1 << 24;
+constexpr Extent kSizeMax = io::ConfigKeys::kSizeMax;
 
 // ---- config.json -------------------------------------------------------------------------------------------------------
 
-class Keys {
- public:
-  Keys(const Json& json, const std::string& source, std::string path = "")
-      : json_(json), source_(source), path_(std::move(path)) {
-    if (!json.is_object()) fail("", "is not an object");
-  }
-  [[noreturn]] void fail(std::string_view key, std::string_view fact) const {
-    throw FileError(fmt::format("{}: {}{}{} {}", source_, path_, path_.empty() || key.empty() ? "" : ".", key, fact));
-  }
-  /// The value of the first of the keys that is there and not null.
-  const Json* find(std::initializer_list<const char*> keys) const {
-    for (const char* key : keys)
-      if (auto it = json_.find(key); it != json_.end() && !it->is_null()) return &*it;
-    return nullptr;
-  }
-  Extent size(std::initializer_list<const char*> keys, std::optional<Extent> fallback = {}) const {
-    const Json* value = find(keys);
-    if (!value) return missing(*keys.begin(), fallback);
-    if (!value->is_number_integer() || *value < 0 || *value > kSizeMax)
-      fail(*keys.begin(), fmt::format("is {}, not a whole number from 0 to {}", value->dump(), kSizeMax));
-    return value->get<Extent>();
-  }
-  double number(std::initializer_list<const char*> keys, std::optional<double> fallback = {}) const {
-    const Json* value = find(keys);
-    if (!value) return missing(*keys.begin(), fallback);
-    if (!value->is_number() || !std::isfinite(value->get<double>()))
-      fail(*keys.begin(), fmt::format("is {}, not a number", value->dump()));
-    return value->get<double>();
-  }
-  bool flag(const char* key, bool fallback) const {
-    const Json* value = find({key});
-    if (!value) return fallback;
-    if (!value->is_boolean()) fail(key, fmt::format("is {}, not true or false", value->dump()));
-    return value->get<bool>();
-  }
-  std::string text(std::initializer_list<const char*> keys, std::optional<std::string> fallback = {}) const {
-    const Json* value = find(keys);
-    if (!value) return missing(*keys.begin(), fallback);
-    if (!value->is_string()) fail(*keys.begin(), fmt::format("is {}, not a string", value->dump()));
-    return value->get<std::string>();
-  }
-  std::vector<double> numbers(const char* key) const {
-    std::vector<double> list;
-    const Json* value = find({key});
-    if (!value) return list;
-    if (!value->is_array()) fail(key, "is not a list of numbers");
-    for (const Json& each : *value) {
-      if (!each.is_number()) fail(key, "is not a list of numbers");
-      list.push_back(each.get<double>());
-    }
-    return list;
-  }
-  const Json& json() const { return json_; }
-  const std::string& source() const { return source_; }
-
- private:
-  template <class T>
-  T missing(const char* key, const std::optional<T>& fallback) const {
-    if (!fallback) fail(key, "is missing; without it the model has no shape");
-    return *fallback;
-  }
-  const Json& json_;
-  const std::string& source_;
-  std::string path_;
-};
+using Keys = io::ConfigKeys;
 
 /// The number of rotary channels of a head, if a key gives it.
 void read_turning_part(const Keys& keys, ModelConfig& config) {
@@ -123,9 +60,25 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
   return s;
 }
 
+/// Whether it is the configuration of a model that Weft can show images (image_reader.hpp).
+bool is_of_images(const Json& config) {
+  const Json type = config.value("model_type", Json());
+  const auto vision = config.find("vision_config");
+  return vision != config.end() && vision->is_object() && (type == "llava" || type == "idefics3" || type == "smolvlm");
+}
+
 /// Keys of a text model within another's file, which leaves out what its class has by default.
-Json with_defaults(const Json& inner) {
-  if (!inner.is_object() || inner.value("model_type", Json()) != "gemma3_text") return inner;
+Json with_defaults(const Json& inner, bool is_llama_by_default) {
+  if (!inner.is_object()) return inner;
+  if (inner.value("model_type", is_llama_by_default ? Json("llama") : Json()) == "llama") {
+    Json all = {{"model_type", "llama"},   {"vocab_size", 32000},
+                {"hidden_size", 4096},     {"intermediate_size", 11008},
+                {"num_hidden_layers", 32}, {"num_attention_heads", 32},
+                {"rms_norm_eps", 1e-6},    {"max_position_embeddings", 2048}};
+    all.update(inner);
+    return all;
+  }
+  if (inner.value("model_type", Json()) != "gemma3_text") return inner;
   Json all = {{"vocab_size", 262208},      {"hidden_size", 2304},
               {"intermediate_size", 9216}, {"num_hidden_layers", 26},
               {"num_attention_heads", 8},  {"num_key_value_heads", 4},
@@ -176,9 +129,11 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.architecture = whole.text({"model_type"});
   // Vision models keep the keys of their text model in an object of their own.
   const Json* inner = whole.find({"text_config"});
-  const Json text = inner ? with_defaults(*inner) : json;
+  const bool sees = is_of_images(json);
+  const Json text = inner ? with_defaults(*inner, sees) : json;
   const Keys keys(text, c.source, inner ? "text_config" : "");
   if (inner) c.architecture = keys.text({"model_type"}, c.architecture);
+  c.reads_images = inner && sees;
   c.name = whole.text({"_name_or_path"}, "");
   c.vocabulary = keys.size({"vocab_size"});
   c.hidden = keys.size({"hidden_size", "n_embd"});

@@ -37,8 +37,9 @@ struct ModelConfig {
 
   Extent vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, context = 0;
   double norm_eps = 1e-5;
-  std::string activation;  ///< silu, gelu, gelu_tanh; "": the family's
-  bool tied = false;       ///< the head is the table of embeddings
+  std::string activation;     ///< silu, gelu, gelu_tanh; "": the family's
+  bool tied = false;          ///< the head is the table of embeddings
+  bool reads_images = false;  ///< rows of images may take the place of tokens
 
   double rope_base = 10000;
   double rope_local_base = 0;  ///< of local layers, which then know no scaling; 0: they are like the others

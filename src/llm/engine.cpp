@@ -112,6 +112,10 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();
+  if (config.reads_images) {
+    image_reader_ = std::make_unique<ImageReader>(path, source, *text_->tokenizer, config.hidden, device_);
+    weights_.bytes += image_reader_->bytes();
+  }
   constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);
 
@@ -196,32 +200,40 @@ std::uint64_t Engine::cache_bytes() const {
   return bytes;
 }
 
-Compiled& Engine::compiled(std::size_t size, LogitsOf wanted) {
-  const std::pair key(size, wanted);
-  if (auto it = passes_.find(key); it != passes_.end()) return it->second;
+Compiled& Engine::compiled(const PassKind& kind) {
+  if (auto it = passes_.find(kind); it != passes_.end()) return it->second;
   return passes_
-      .emplace(key, Compiled([this, wanted](std::span<const Tensor> arguments) {
-                 const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
-                 PassInputs inputs{.tokens = wanted == LogitsOf::drawn ? select(arguments[0], 1, 0) : arguments[0],
-                                   .positions = numbers(0),
-                                   .length = numbers(1),
-                                   .all = {numbers(2), numbers(3)}};
-                 if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
-                 if (short_positions_) inputs.factors = numbers(arguments[1].dim(0) - 1);
-                 if (wanted == LogitsOf::last) inputs.rows = arguments[2];
-                 inputs.stops_before_head = wanted == LogitsOf::none;
-                 return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
-                                                   local_frequencies_, magnitude_},
-                                                  inputs)};
-               }))
+      .emplace(
+          kind, Compiled([this, wanted = kind.wanted, has_images = kind.has_images](std::span<const Tensor> arguments) {
+            const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
+            PassInputs inputs{.tokens = wanted == LogitsOf::drawn ? select(arguments[0], 1, 0) : arguments[0],
+                              .positions = numbers(0),
+                              .length = numbers(1),
+                              .all = {numbers(2), numbers(3)}};
+            if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
+            Extent more = ring_ > 0 ? 6 : 4;
+            if (short_positions_) inputs.factors = numbers(more++);
+            if (has_images) {
+              inputs.is_image = numbers(more++);
+              inputs.image_rows = arguments.back();
+            }
+            if (wanted == LogitsOf::last) inputs.rows = arguments[2];
+            inputs.stops_before_head = wanted == LogitsOf::none;
+            return std::vector<Tensor>{lower(
+                {graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_, local_frequencies_, magnitude_},
+                inputs)};
+          }))
       .first->second;
 }
 
 Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn,
                     std::string* profile) {
   // Lists of numbers, as `compiled` takes them.
-  const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, lists = lists_of_places + (short_positions_ ? 1 : 0);
+  const bool has_images = std::any_of(batch.begin(), batch.end(), [](const auto& t) { return is_image_row(t.token); });
+  const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, list_of_images = lists_of_places + (short_positions_ ? 1 : 0),
+                    lists = list_of_images + (has_images ? 1 : 0), width = static_cast<std::size_t>(config().hidden);
   std::vector<std::int32_t> tokens(size, 0), numbers(lists * size, 0);
+  std::vector<float> image_rows(has_images ? size * width : 0, 0);
   for (std::size_t t = 0; t < size; ++t) {
     const auto put = [&](std::size_t list, Extent value) {
       numbers[list * size + t] = static_cast<std::int32_t>(value);
@@ -231,7 +243,8 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
       continue;
     }
     const PositionedToken& token = batch[t];
-    if (wanted != LogitsOf::drawn && (token.token < 0 || token.token >= config().vocabulary))
+    const bool is_image = is_image_row(token.token);
+    if (wanted != LogitsOf::drawn && !is_image && (token.token < 0 || token.token >= config().vocabulary))
       throw UsageError(
           fmt::format("llm: token {} is outside of the vocabulary of {}", token.token, config().vocabulary));
     if (token.position >= context_)
@@ -242,7 +255,12 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     if (!has_window(token.slot, token.position))
       throw InternalError(
           fmt::format("llm: position {} of a sequence whose ring was written up to {}", token.position, written));
-    tokens[t] = token.token;
+    if (is_image) {
+      copy_image_row(token.token, std::span(image_rows).subspan(t * width, width));
+      put(list_of_images, 1);
+    } else {
+      tokens[t] = token.token;
+    }
     put(0, token.position);
     put(1, token.position + 1);
     const auto put_places = [&](std::size_t list, Extent rows) {
@@ -251,23 +269,33 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     };
     put_places(2, context_);
     if (ring_ > 0) put_places(4, ring_);
-    if (short_positions_) put(lists - 1, cached_[static_cast<std::size_t>(token.slot)].is_long ? 1 : 0);
+    if (short_positions_) put(lists_of_places, cached_[static_cast<std::size_t>(token.slot)].is_long ? 1 : 0);
   }
   const auto count = static_cast<Extent>(size);
   std::vector<Tensor> arguments = {wanted == LogitsOf::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
                                    on_device(numbers, {static_cast<Extent>(lists), count}, device_)};
   if (wanted == LogitsOf::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(batch.size()) - 1}, {1}, device_));
-  const bool is_new = !passes_.contains({size, wanted});
+  if (has_images) arguments.push_back(on_device(image_rows, {count, config().hidden}, device_));
+  const PassKind kind{size, wanted, has_images};
+  const bool is_new = !passes_.contains(kind);
   if (is_new) {
     const runtime::WithoutPlans lean;
-    compiled(size, wanted).prepare(arguments);
+    compiled(kind).prepare(arguments);
     return_free_memory();
   }
-  if (profile) *profile = compiled(size, wanted).profile(arguments);
-  Tensor logits = compiled(size, wanted)(arguments)[0];
+  if (profile) *profile = compiled(kind).profile(arguments);
+  Tensor logits = compiled(kind)(arguments)[0];
   if (is_new) return_free_memory();  // what kernels outgrew
   return logits;
+}
+
+void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
+  const std::shared_ptr<ImageRows> image = images_.find(id);
+  if (!image || !image_reader_)
+    throw UsageError(fmt::format("llm: {} is neither a token nor a row of an image that the model still has", id));
+  if (image->values.empty()) image->values = image_reader_->rows(image->image);
+  std::copy_n(image->values.begin() + (image->first - id) * config().hidden, out.size(), out.begin());
 }
 
 std::string Engine::profile(std::span<const PositionedToken> batch) {
@@ -330,8 +358,10 @@ Drawing Engine::start_draw(const Tensor& logits, std::span<const DrawRequest> re
     const std::size_t window =
         is_penalised ? std::min({r.history.size(), static_cast<std::size_t>(s.penalty_window), std::size_t{kHistory}})
                      : 0;
-    std::copy(r.history.end() - static_cast<std::ptrdiff_t>(window), r.history.end(),
-              history.begin() + static_cast<std::ptrdiff_t>(i * kHistory));
+    // Rows of images are not tokens, and so cannot come again.
+    std::transform(r.history.end() - static_cast<std::ptrdiff_t>(window), r.history.end(),
+                   history.begin() + static_cast<std::ptrdiff_t>(i * kHistory),
+                   [](text::TokenId id) { return std::max(id, text::kNoToken); });
     for (std::size_t j = 0; j < s.logit_bias.size(); ++j) {
       bias_tokens[i * biased + j] = s.logit_bias[j].first;
       bias[i * biased + j] = static_cast<float>(s.logit_bias[j].second);

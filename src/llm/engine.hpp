@@ -11,6 +11,8 @@
 #include "backend/contract.hpp"
 #include "llm/constraint.hpp"
 #include "llm/families.hpp"
+#include "llm/image_reader.hpp"
+#include "llm/image_rows.hpp"
 #include "llm/lower.hpp"
 #include "llm/model_text.hpp"
 #include "llm/weights.hpp"
@@ -20,7 +22,7 @@
 
 namespace weft::llm::detail {
 
-/// A token on its way through the model: at `position` of the sequence `slot`.
+/// A token, or a row of an image, on its way through the model: at `position` of the sequence `slot`.
 struct PositionedToken {
   text::TokenId token = 0;
   Extent position = 0;
@@ -125,6 +127,9 @@ class Engine {
   /// True while a generation uses the model.
   bool busy = false;
   Constraints& constraints() { return *constraints_; }
+  /// How the model sees images; null if it does not.
+  const ImageReader* image_reader() const { return image_reader_.get(); }
+  ImageStore& images() { return images_; }
 
  private:
   enum class LogitsOf : std::uint8_t {
@@ -147,11 +152,22 @@ class Engine {
   Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},
               std::string* profile = nullptr);
   Tensor whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted);
-  Compiled& compiled(std::size_t size, LogitsOf wanted);
+  /// What a pass is compiled for.
+  struct PassKind {
+    std::size_t size;
+    LogitsOf wanted;
+    bool has_images;
+    auto operator<=>(const PassKind&) const = default;
+  };
+  Compiled& compiled(const PassKind& kind);
+  /// Writes the row of an image. Runs the tower if this is the first row of it that a pass needs.
+  void copy_image_row(text::TokenId id, std::span<float> out);
 
   ModelGraph graph_;
   Weights weights_;
   std::optional<ModelText> text_;
+  std::unique_ptr<ImageReader> image_reader_;
+  ImageStore images_;
   Device device_;
   Extent context_ = 0;
   Extent ring_ = 0;  // rows of a sequence in caches of layers with a window; 0: as many as in all others
@@ -163,7 +179,7 @@ class Engine {
   Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
-  std::map<std::pair<std::size_t, LogitsOf>, Compiled> passes_;
+  std::map<PassKind, Compiled> passes_;
   std::optional<Compiled> sampler_, masked_sampler_;
   std::optional<Constraints> constraints_;
   Uploaded<float> settings_, bias_;

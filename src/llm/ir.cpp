@@ -18,6 +18,7 @@ struct OpRow {
 };
 const OpRow& row_of(OpType op) {
   static const OpRow rows[] = {{"embedding", 2, 2, {}},
+                               {"insert", 2, 2, {}},
                                {"pick", 1, 1, {}},
                                {"rms_norm", 2, 2, {"eps", "width"}},
                                {"layer_norm", 3, 3, {"eps"}},
@@ -103,7 +104,7 @@ void ModelGraph::validate() const {
     for (const Dim& d : t.shape)
       if (d.symbol == Symbol::none && d.value < 1) problem(t.name, "an extent below 1");
   }
-  std::set<std::string, std::less<>> made{input, positions}, ids;
+  std::set<std::string, std::less<>> made{input, positions, image_rows}, ids;
   const auto shape_of = [&](const std::string& name) { return known.at(name)->shape; };
   for (const OpNode& n : nodes) {
     const OpRow& row = row_of(n.op);
@@ -136,6 +137,7 @@ void ModelGraph::validate() const {
     };
     switch (n.op) {
       case OpType::embedding: fit(x.size() == 2 && y == std::vector<Dim>{shape_of(n.inputs[1])[0], x[1]}); break;
+      case OpType::insert: fit(x == y && shape_of(n.inputs[1]) == x); break;
       case OpType::pick: fit(x.size() == 2 && y == std::vector<Dim>{Symbol::rows, x[1]}); break;
       case OpType::rms_norm: {
         const Extent width = n.integer("width");

@@ -55,6 +55,7 @@ struct TensorDesc {
 
 enum class OpType : std::uint8_t {
   embedding,   // (table, tokens or positions) -> [T, width]
+  insert,      // (x, rows of images) -> x, with those rows where the pass has some instead of tokens
   pick,        // (x) -> the rows whose logits are asked for
   rms_norm,    // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts
   layer_norm,  // (x, weight, bias); eps
@@ -92,6 +93,7 @@ struct ModelGraph {
   std::vector<TensorDesc> tensors;  // in the order of first use
   std::vector<OpNode> nodes;        // in the order they run
   std::string input = "tokens", positions = "positions", output = "logits";
+  std::string image_rows = "image_rows";  // of graphs that read images: [T, hidden]
 
   const TensorDesc* find(std::string_view name) const;
   const TensorDesc& at(std::string_view name) const;

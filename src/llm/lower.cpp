@@ -57,6 +57,10 @@ class Lowering {
   Tensor one(const OpNode& node) {
     switch (node.op) {
       case OpType::embedding: return embedding(input(node, 0), input(node, 1));
+      case OpType::insert:
+        if (!inputs_.image_rows.defined()) return input(node, 0);
+        return elementwise("where",
+                           {unsqueeze(cast(inputs_.is_image, DType::boolean), 1), inputs_.image_rows, input(node, 0)});
       case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
       case OpType::rms_norm: return normed(node);
       case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));

@@ -18,9 +18,12 @@ struct PassInputs {
     Tensor at;     // [T], rows of the caches
     Tensor first;  // [T], first row of their sequence in the caches
   };
-  Places all, ring;                // in caches of all positions, and in those that are rings
-  Tensor factors;                  // [T], rows of the frequencies; undefined: there is one
-  Tensor rows;                     // [R], tokens whose logits are wanted; undefined: of all T
+  Places all, ring;  // in caches of all positions, and in those that are rings
+  Tensor factors;    // [T], rows of the frequencies; undefined: there is one
+  Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
+  // Rows of images in place of tokens. Undefined: the pass has none.
+  Tensor is_image;                 // [T], 1 for those
+  Tensor image_rows;               // f32 [T, hidden]
   bool stops_before_head = false;  // gives the states of all tokens instead of logits
 };
 

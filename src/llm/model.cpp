@@ -80,13 +80,35 @@ text::OrderedJson parsed(const std::string& json, const char* what, bool is_list
   throw UsageError(fmt::format("{}: the JSON is not {}", what, is_list ? "a list [...]" : "an object {...}"));
 }
 
-text::OrderedJson json_of(const Message& m) {
+text::OrderedJson part_json(std::string_view text) { return {{"type", "text"}, {"text", text}}; }
+
+/// `as_list`: a content that is a text becomes a list with it.
+text::OrderedJson json_of(const Message& m, bool as_list) {
   text::OrderedJson json{{"role", m.role}, {"content", m.content}};
+  if (!m.parts.empty() || as_list) {
+    text::OrderedJson list = text::OrderedJson::array();
+    for (const ContentPart& part : m.parts)
+      list.push_back(part.image.defined() ? text::OrderedJson{{"type", "image"}} : part_json(part.text));
+    if (m.parts.empty() && !m.content.empty()) list.push_back(part_json(m.content));
+    json["content"] = std::move(list);
+  }
   if (!m.reasoning.empty()) json["reasoning_content"] = m.reasoning;
   if (!m.tool_calls.empty()) json["tool_calls"] = parsed(m.tool_calls, "tool_calls of a message", true);
   if (!m.name.empty()) json["name"] = m.name;
   if (!m.tool_call_id.empty()) json["tool_call_id"] = m.tool_call_id;
   return json;
+}
+
+/// Whether the template writes a content that is a text. Those of models with images often know lists of parts alone, and leave a
+/// text out.
+bool takes_texts(const text::ChatTemplate& chat) {
+  constexpr std::string_view kProbe = "weft-probe";
+  try {
+    const text::OrderedJson message = {{"role", "user"}, {"content", kProbe}};
+    return chat.render(text::OrderedJson::array({message})).text().find(kProbe) != std::string::npos;
+  } catch (const UsageError&) {
+    return false;
+  }
 }
 
 text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages,
@@ -95,8 +117,9 @@ text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>
   if (!v.chat)
     throw UsageError(fmt::format("{}: the model has no chat template, so it is not made for chats; use generate",
                                  engine.config().source));
+  const bool as_lists = engine.image_reader() && !takes_texts(*v.chat);
   text::OrderedJson list = text::OrderedJson::array();
-  for (const Message& m : messages) list.push_back(json_of(m));
+  for (const Message& m : messages) list.push_back(json_of(m, as_lists));
   return v.chat->render(list, {.tools = parsed(options.tools, "tools", true),
                                .documents = parsed(options.documents, "documents", true),
                                .add_generation_prompt = options.add_generation_prompt,
@@ -112,6 +135,58 @@ std::vector<TokenId> tokens_of(const detail::Engine& engine, const text::Rendere
   return engine.text().tokenizer->encode(segments, false);
 }
 
+using Images = std::vector<std::shared_ptr<detail::ImageRows>>;
+
+Images seen(detail::Engine& engine, std::span<const Tensor> images) {
+  const detail::ImageReader* reader = engine.image_reader();
+  if (!reader && !images.empty())
+    throw UsageError(
+        fmt::format("{}: the model reads no images; leave them out, or take a model of type llava, idefics3 or "
+                    "smolvlm",
+                    engine.config().source));
+  Images all;
+  for (const Tensor& image : images) {
+    vision::PreparedImage prepared = reader->prepare(image);
+    const Extent rows = reader->rows_of(prepared);
+    all.push_back(engine.images().put(std::move(prepared), rows, engine.config().hidden));
+  }
+  return all;
+}
+
+/// The text with what the model was trained to see in the place of each marker, from image `next` on.
+std::string with_rows(const detail::ImageReader& reader, std::string_view text, const Images& images,
+                      std::size_t& next) {
+  std::string result;
+  for (std::size_t at = 0;;) {
+    const std::size_t found = text.find(reader.marker(), at);
+    result += text.substr(at, found - at);
+    if (found == std::string_view::npos) return result;
+    if (next < images.size()) result += reader.text_of(images[next]->image);
+    ++next;
+    at = found + reader.marker().size();
+  }
+}
+
+void check_places(std::size_t places, const Images& images, const detail::ImageReader& reader, std::string_view where) {
+  if (places != images.size())
+    throw UsageError(fmt::format("llm: {} has {} place{} for images (\"{}\"), and there {} {}", where, places,
+                                 places == 1 ? "" : "s", reader.marker(), images.size() == 1 ? "is" : "are",
+                                 images.size()));
+}
+
+/// The ids of the images' rows in the place of their tokens.
+void put_rows(std::vector<TokenId>& tokens, const Images& images, const detail::ImageReader& reader) {
+  auto place = tokens.begin();
+  const auto next_place = [&] { return std::find(place, tokens.end(), reader.marker_token()); };
+  for (const auto& image : images)
+    for (Extent i = 0; i < image->count; ++i) {
+      if ((place = next_place()) == tokens.end())
+        throw UsageError(
+            "llm: the tokenizer does not keep the image marker whole; are its added tokens those of the model?");
+      *place++ = image->first - static_cast<TokenId>(i);
+    }
+}
+
 }  // namespace
 
 Generation Model::chat(const std::vector<Message>& messages, const GenerateOptions& options,
@@ -120,7 +195,17 @@ Generation Model::chat(const std::vector<Message>& messages, const GenerateOptio
   GenerateOptions own = options;
   // A grammar is for the answer, not for the reasoning that the template has opened.
   if (own.grammar && own.grammar_after.empty() && opens_reasoning(prompt.text())) own.grammar_after = kReasoningEnd;
-  return Generation(std::make_unique<detail::Run>(engine_, tokens_of(*engine_, prompt), std::move(own)));
+  return Generation(std::make_unique<detail::Run>(engine_, prompt_of(prompt, messages), std::move(own)));
+}
+Generation Model::describe_image(const Tensor& image, std::string_view text, const GenerateOptions& options,
+                                 const ChatOptions& chat) const {
+  Message message{"user", ""};
+  message.parts = {image};
+  if (!text.empty()) message.parts.emplace_back(std::string(text));
+  return this->chat({message}, options, chat);
+}
+Generation Model::generate(const Prompt& prompt, const GenerateOptions& options) const {
+  return Generation(std::make_unique<detail::Run>(engine_, prompt, options));
 }
 Generation Model::generate(std::string_view prompt, const GenerateOptions& options) const {
   return generate(std::span<const std::int32_t>(
@@ -129,7 +214,7 @@ Generation Model::generate(std::string_view prompt, const GenerateOptions& optio
 }
 Generation Model::generate(std::span<const std::int32_t> prompt, const GenerateOptions& options) const {
   return Generation(
-      std::make_unique<detail::Run>(engine_, std::vector<TokenId>(prompt.begin(), prompt.end()), options));
+      std::make_unique<detail::Run>(engine_, Prompt(std::vector<TokenId>(prompt.begin(), prompt.end())), options));
 }
 std::vector<Result> Model::generate_batch(std::span<const std::string> prompts, const GenerateOptions& options) const {
   std::vector<std::vector<TokenId>> encoded;
@@ -235,8 +320,43 @@ std::string Model::render(const std::vector<Message>& messages, const ChatOption
   return rendered(*engine_, messages, chat).text();
 }
 std::vector<std::int32_t> Model::chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat) const {
-  return tokens_of(*engine_, rendered(*engine_, messages, chat));
+  return chat_prompt(messages, chat).tokens();
 }
+Prompt Model::chat_prompt(const std::vector<Message>& messages, const ChatOptions& chat) const {
+  return prompt_of(rendered(*engine_, messages, chat), messages);
+}
+Prompt Model::prompt_of(const jinja::Rendered& chat, const std::vector<Message>& messages) const {
+  std::vector<Tensor> images;
+  for (const Message& m : messages)
+    for (const ContentPart& part : m.parts)
+      if (part.image.defined()) images.push_back(part.image);
+  Images rows = seen(*engine_, images);
+  if (rows.empty()) return Prompt(tokens_of(*engine_, chat));
+  const detail::ImageReader& reader = *engine_->image_reader();
+  text::Rendered whole = chat;
+  std::size_t places = 0;
+  for (jinja::Segment& segment : whole.segments)
+    if (!segment.from_user) segment.text = with_rows(reader, segment.text, rows, places);
+  check_places(places, rows, reader, "the chat template's text");
+  Prompt prompt(tokens_of(*engine_, whole));
+  put_rows(prompt.tokens_, rows, reader);
+  prompt.images_ = std::move(rows);
+  return prompt;
+}
+Prompt Model::prompt(std::string_view text, std::span<const Tensor> images) const {
+  Images rows = seen(*engine_, images);
+  const text::Tokenizer& tokenizer = *engine_->text().tokenizer;
+  if (rows.empty()) return Prompt(tokenizer.encode(text, {.parse_special = true}));
+  const detail::ImageReader& reader = *engine_->image_reader();
+  std::size_t places = 0;
+  const std::string whole = with_rows(reader, text, rows, places);
+  check_places(places, rows, reader, "the text");
+  Prompt prompt(tokenizer.encode(whole, {.parse_special = true}));
+  put_rows(prompt.tokens_, rows, reader);
+  prompt.images_ = std::move(rows);
+  return prompt;
+}
+bool Model::reads_images() const { return engine_->image_reader() != nullptr; }
 Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
 Extent Model::trained_context() const { return engine_->config().context; }

@@ -138,10 +138,11 @@ void Reply::end(Finish finish, std::string& piece) {
 
 // ---- Run ---------------------------------------------------------------------------------------------------------------
 
-Run::Run(std::shared_ptr<Engine> engine, std::vector<TokenId> prompt, GenerateOptions options)
+Run::Run(std::shared_ptr<Engine> engine, Prompt prompt, GenerateOptions options)
     : engine_(std::move(engine)),
       options_(std::move(options)),
-      tokens_((check(options_, *engine_), check_prompt(prompt, *engine_), std::move(prompt))),
+      prompt_(std::move(prompt)),
+      tokens_((check(options_, *engine_), check_prompt(prompt_.tokens(), *engine_), prompt_.tokens())),
       seed_(seed_of(options_.sampling)),
       reply_(*engine_, options_, static_cast<Extent>(tokens_.size())) {
   if (engine_->busy) throw UsageError("llm: another generation of this model is under way; finish or destroy it first");
@@ -280,7 +281,8 @@ std::vector<TokenId> Run::guess() const {
     if (found == tokens_.end() - 1) continue;
     const auto from = found + static_cast<std::ptrdiff_t>(n);
     const auto count = std::min<std::ptrdiff_t>(room, tokens_.end() - from);
-    std::vector<TokenId> guesses(from, from + count);
+    // No image follows a text by itself.
+    std::vector<TokenId> guesses(from, std::find_if(from, from + count, is_image_row));
     return constraint_ ? constraint_->fitting(guesses) : guesses;
   }
   return {};

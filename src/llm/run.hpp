@@ -41,7 +41,7 @@ class Reply {
 
 class Run {
  public:
-  Run(std::shared_ptr<Engine> engine, std::vector<text::TokenId> prompt, GenerateOptions options);
+  Run(std::shared_ptr<Engine> engine, Prompt prompt, GenerateOptions options);
   ~Run();
 
   /// Runs until there is text or the end; false at the end.
@@ -60,6 +60,7 @@ class Run {
 
   std::shared_ptr<Engine> engine_;
   GenerateOptions options_;
+  Prompt prompt_;                      // keeps its images while they may be needed
   std::vector<text::TokenId> tokens_;  // prompt and what came after; the last is not in the cache
   std::uint64_t seed_;
   bool started_ = false, released_ = false;

@@ -23,8 +23,9 @@ constexpr Prefix kPrefixes[] = {{"", "", "model.embed_tokens.weight"},
                                 {"", "", "token_embd.weight"},
                                 {"", "transformer.", "wte.weight"},
                                 {"model.", "", "model.embed_tokens.weight"},
-                                {"model.", "language_model.model.", "model.embed_tokens.weight"},
-                                {"model.", "model.language_model.", "model.embed_tokens.weight"}};
+                                {"", "language_model.", "model.embed_tokens.weight"},
+                                {"model.", "model.language_model.", "model.embed_tokens.weight"},
+                                {"model.", "model.text_model.", "model.embed_tokens.weight"}};
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
@@ -36,7 +37,7 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
                               "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos ||
          name.find("multi_modal_projector") != std::string_view::npos ||
-         (config.tied && ends_with_any(name, {"lm_head.weight"}));
+         name.find("connector.") != std::string_view::npos || (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 
 Shape shape_of(const TensorDesc& tensor) {

@@ -1,0 +1,268 @@
+// Models that talk about images, against the transformers library: prompts, logits and greedy texts; caches that know which image
+// they hold; and what is refused. test/vision/make.py made the files.
+#include <gtest/gtest.h>
+
+#include "llm/image_rows.hpp"
+#include "vision/vision_cases.hpp"
+#include "weft/error.hpp"
+#include "weft/llm.hpp"
+
+namespace weft::llm::images_test {
+namespace {
+
+using test::VisionCase;
+
+VisionCase image_case(const std::string& name) {
+  return {name, read_json_file(std::filesystem::path(WEFT_TEST_IMAGES) / (name + ".json"))};
+}
+
+std::vector<Message> messages_of(const Json& chat, const std::vector<Tensor>& images) {
+  std::vector<Message> messages;
+  std::size_t next = 0;
+  for (const Json& json : chat["messages"]) {
+    Message message{json["role"], ""};
+    for (const Json& part : json["content"]) {
+      if (part["type"] == "image")
+        message.parts.emplace_back(images.at(next++));
+      else
+        message.parts.emplace_back(part["text"].get<std::string>());
+    }
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+std::vector<std::int32_t> ids_of(const Result& result) {
+  std::vector<std::int32_t> ids;
+  for (const GeneratedToken& token : result.tokens) ids.push_back(token.id);
+  return ids;
+}
+
+GenerateOptions greedy(Extent tokens) { return {.max_tokens = tokens, .sampling = {.temperature = 0}}; }
+
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Model loaded(const VisionCase& c, const test::TemporaryFolder& folder, LoadOptions options = {}) {
+  c.put_into(folder);
+  return load(folder.path(), options);
+}
+
+TEST(LlmImages, LogitsAndGreedyTextsAreThoseOfTransformers) {
+  const std::vector<VisionCase> all = test::vision_cases(WEFT_TEST_IMAGES);
+  ASSERT_GE(all.size(), 5u);
+  for (const VisionCase& c : all) {
+    const test::TemporaryFolder folder;
+    const Model model = loaded(c, folder);
+    EXPECT_TRUE(model.reads_images());
+    const std::vector<Tensor> images = c.images();
+    for (const Json& chat : c.json["chats"]) {
+      SCOPED_TRACE(c.name + " " + chat["name"].get<std::string>());
+      const std::vector<Message> messages = messages_of(chat, images);
+      EXPECT_EQ(model.render(messages), chat["prompt"].get<std::string>());
+      const Prompt prompt = model.chat_prompt(messages);
+      std::vector<std::int32_t> tokens = prompt.tokens();
+      for (std::int32_t& id : tokens)
+        if (detail::is_image_row(id)) id = 257;
+      EXPECT_EQ(tokens, chat["tokens"].get<std::vector<std::int32_t>>());
+      EXPECT_EQ(prompt.image_count(), chat["images"].get<std::size_t>());
+
+      const std::vector<float> logits = model.forward(prompt);
+      const auto width = static_cast<std::size_t>(model.vocabulary());
+      double worst = 0;
+      for (std::size_t r = 0; r < chat["rows"].size(); ++r)
+        for (std::size_t i = 0; i < width; ++i)
+          worst = std::max(worst, std::abs(double{logits[chat["rows"][r].get<std::size_t>() * width + i]} -
+                                           chat["logits"][r][i].get<double>()));
+      EXPECT_LT(worst, 2e-5);
+      const auto wanted = chat["greedy"].get<std::vector<std::int32_t>>();
+      EXPECT_EQ(ids_of(model.chat(messages, greedy(static_cast<Extent>(wanted.size()))).result()), wanted);
+      // Guesses change nothing, and never guess an image.
+      GenerateOptions guessing = greedy(static_cast<Extent>(wanted.size()));
+      guessing.draft = 4;
+      EXPECT_EQ(ids_of(model.chat(messages, guessing).result()), wanted);
+    }
+  }
+}
+
+TEST(LlmImages, ManyPromptsRunSideBySide) {
+  for (const char* name : {"llava", "idefics3"}) {
+    const VisionCase c = image_case(name);
+    const test::TemporaryFolder folder;
+    const Model model = loaded(c, folder, {.sequences = 3});
+    const std::vector<Tensor> images = c.images();
+    Batch batch(model);
+    std::map<Batch::Id, std::string> wanted;
+    const auto text_of = [&](const Json& ids) { return model.decode(ids.get<std::vector<std::int32_t>>()); };
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Json& chat = c.json["chats"][i];
+      wanted[batch.add(model.chat_prompt(messages_of(chat, images)), greedy(12))] = text_of(chat["greedy"]);
+    }
+    while (!batch.empty())
+      for (const Batch::Progress& progress : batch.step()) {
+        if (!progress.has_ended) continue;
+        EXPECT_EQ(progress.error, "");
+        EXPECT_EQ(model.decode(ids_of(batch.result(progress.id))), wanted.at(progress.id));
+        batch.remove(progress.id);
+      }
+  }
+}
+
+TEST(LlmImages, TheCacheKnowsWhichImageItHolds) {
+  const VisionCase c = image_case("llava");
+  const test::TemporaryFolder folder;
+  const Model model = loaded(c, folder);
+  const std::vector<Tensor> images = c.images();
+  const auto asked = [&](const Tensor& image, const std::string& question) {
+    return model.describe_image(image, question, greedy(4)).result();
+  };
+  const Result first = asked(images[0], "What?");
+  EXPECT_EQ(first.reused_tokens, 0);
+  // The same pixels in another tensor are the same image.
+  const Tensor same = tensor<std::uint8_t>(images[0].to_vector<std::uint8_t>(), images[0].shape());
+  EXPECT_EQ(asked(same, "What?").reused_tokens, first.prompt_tokens - 1);
+  // "user:" and the 16 rows of the image; then the questions differ.
+  EXPECT_EQ(asked(images[0], "Who?").reused_tokens, 5 + 16 + 2);
+  EXPECT_EQ(asked(images[1], "Who?").reused_tokens, 5);
+  // One pixel differs.
+  std::vector<std::uint8_t> pixels = images[1].to_vector<std::uint8_t>();
+  pixels[pixels.size() / 2] ^= 0x40;
+  EXPECT_EQ(asked(tensor<std::uint8_t>(pixels, images[1].shape()), "Who?").reused_tokens, 5);
+  const Prompt one = model.chat_prompt({{.role = "user", .parts = {images[0]}}}),
+               two = model.chat_prompt({{.role = "user", .parts = {images[1]}}});
+  EXPECT_EQ(one.size(), two.size());
+  EXPECT_NE(one.tokens(), two.tokens());
+}
+
+TEST(LlmImages, ReadyPixelsAndRawPromptsAreTaken) {
+  const VisionCase c = image_case("llava");
+  const test::TemporaryFolder folder;
+  const Model model = loaded(c, folder);
+  const Tensor image = c.images()[0];
+  const auto processor = vision::ImageProcessor::from_folder(folder.path());
+  const image::Pixels pixels{image.dim(0), image.dim(1), 3, image.to_vector<std::uint8_t>()};
+  const Tensor ready = tensor<float>(processor.normalized(processor.prepare(pixels).tiles[0]), {3, 28, 28});
+  const std::string text = model.describe_image(image, "What is this?", greedy(8)).result().text;
+  EXPECT_EQ(model.describe_image(ready, "What is this?", greedy(8)).result().text, text);
+  const Prompt prompt = model.prompt(c.json["chats"][0]["prompt"].get<std::string>(), {&image, 1});
+  EXPECT_EQ(model.generate(prompt, greedy(8)).result().text, text);
+}
+
+TEST(LlmImages, MessagesWithoutPartsReachTemplatesOfLists) {
+  const VisionCase c = image_case("llava");
+  const test::TemporaryFolder folder;
+  const Model model = loaded(c, folder);
+  const std::string wanted = c.json["chats"][3]["prompt"];
+  EXPECT_EQ(model.render({{"user", "Hello"}}), wanted);
+}
+
+TEST(LlmImages, TheStoreKeepsIdsApart) {
+  detail::ImageStore store;
+  const auto image = [](std::uint8_t value) {
+    return vision::PreparedImage{{{2, 2, 3, std::vector<std::uint8_t>(12, value)}}};
+  };
+  const auto one = store.put(image(1), 4, 8), two = store.put(image(2), 6, 8);
+  EXPECT_EQ(store.put(image(1), 4, 8), one);
+  EXPECT_EQ(one->first, -2);
+  EXPECT_EQ(two->first, -6);
+  EXPECT_EQ(store.find(-5), one);
+  EXPECT_EQ(store.find(-6), two);
+  EXPECT_EQ(store.find(-11), two);
+  EXPECT_EQ(store.find(-12), nullptr);
+  // Images that nobody refers to go when there are too many; those of prompts stay.
+  const auto first = two->first;
+  for (std::uint8_t i = 10; i < 40; ++i) (void)store.put(image(i), 1, 4 << 20);  // 16 MiB each
+  EXPECT_LE(store.size(), 20u);
+  EXPECT_EQ(store.find(first), two);
+  EXPECT_EQ(store.find(-17), nullptr);
+  EXPECT_LT(store.put(image(10), 1, 4 << 20)->first, -40);  // forgotten: it gets other ids
+}
+
+TEST(LlmImages, WhatDoesNotFitIsRefused) {
+  const VisionCase c = image_case("llava");
+  const test::TemporaryFolder folder;
+  const Model model = loaded(c, folder);
+  const Tensor image = c.images()[0];
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  // What a user writes is text, and no place for an image.
+  const auto typed = model.chat_prompt({{"user", "<image>"}});
+  EXPECT_EQ(typed.image_count(), 0u);
+  EXPECT_EQ(std::count(typed.tokens().begin(), typed.tokens().end(), 257), 0);
+  has(refusal_of([&] {
+        (void)model.prompt("no marker", {&image, 1});
+      }),
+      "the text has 0 places for images (\"<image>\"), and there is 1");
+  has(refusal_of([&] {
+        (void)model.chat_prompt({{.role = "user", .parts = {zeros({2, 2}, DType::u8)}}});
+      }),
+      "llm: the image is u8 [2, 2]; give u8 [height, width, 3]");
+  has(refusal_of([&] {
+        (void)model.describe_image(zeros({3, 2, 2}), "x");
+      }),
+      "an image f32 [3, 2, 2]; give u8 [height, width, 3], or f32 [3, 28, 28]");
+  const std::vector<std::int32_t> unknown = {-1000};
+  has(refusal_of([&] { (void)model.forward(unknown); }), "-1000 is neither a token nor a row of an image");
+
+  const test::TemporaryFolder other;
+  other.put("chat.jinja", "{{ messages[0]['role'] }}");
+  const Model forgetful = load(folder.path(), {.chat_template = "{{ messages[0]['role'] }}"});
+  has(refusal_of([&] { (void)forgetful.describe_image(image, "x"); }),
+      "the chat template's text has 0 places for images");
+
+  const auto text_only = test::tiny_models()[0];
+  const test::TemporaryFolder plain;
+  test::put(text_only, plain);
+  const Model blind = load(plain.path(), {.chat_template = "{{ messages[0]['role'] }}"});
+  has(refusal_of([&] { (void)blind.describe_image(image, "x"); }), "the model reads no images");
+  EXPECT_FALSE(blind.reads_images());
+}
+
+TEST(LlmImages, FilesThatDoNotFitAreRefused) {
+  const auto refused = [&](const char* name, const std::function<void(Json&)>& change, const std::string& part) {
+    VisionCase c = image_case(name);
+    change(c.json);
+    const test::TemporaryFolder folder;
+    c.put_into(folder);
+    const std::string text = refusal_of([&] { (void)load(folder.path()); });
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const auto config = [](const char* key, const Json& value) {
+    return [=](Json& json) { json["config"][key] = value; };
+  };
+  refused("llava", config("vision_feature_layer", 9), "vision_feature_layer is 9; give up to 64 layers from -4 to 3");
+  refused("llava", config("vision_feature_layer", "last"), "vision_feature_layer is \"last\"");
+  refused("llava", config("vision_feature_layer", Json::array()), "vision_feature_layer is empty");
+  refused("llava", config("vision_feature_select_strategy", "best"), "known are default and full");
+  refused("llava", config("image_token_index", 4000), "the token 4000 of images is not in tokenizer.json");
+  refused("llava", config("projector_hidden_act", "relu"), "projector_hidden_act is \"relu\"");
+  refused(
+      "llava", [](Json& json) { json["tensors"].erase("multi_modal_projector.linear_2.weight"); },
+      "missing: multi_modal_projector.linear_2.weight [32, 32]");
+  refused(
+      "llava", [](Json& json) { json["config"]["vision_config"]["model_type"] = "resnet"; },
+      "model_type is \"resnet\"; Weft's LLaVA sees by");
+  refused(
+      "llava", [](Json& json) { json["processor"]["crop_size"] = 21; }, "images of 21 x 21 pixels do not fit");
+  refused("idefics3", config("scale_factor", 3), "proj.weight is [32, 128], the configuration asks for [32, 288]");
+  refused(
+      "idefics3", [](Json& json) { json["processor"]["max_image_size"]["longest_edge"] = 21; },
+      "images of 21 x 21 pixels do not fit the model, which has image_size 28, patch_size 7 and scale_factor 2");
+  refused("idefics3", config("scale_factor", 0), "scale_factor is 0, not from 1 to 16");
+  refused(
+      "idefics3",
+      [](Json& json) {
+        json["processor"] = Json{{"image_processor_type", "CLIPImageProcessor"}};
+      },
+      "do not make squares as the model reads them");
+}
+
+}  // namespace
+}  // namespace weft::llm::images_test
