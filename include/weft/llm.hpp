@@ -156,6 +156,8 @@ class Prompt {
   std::size_t size() const { return tokens_.size(); }
   bool empty() const { return tokens_.empty(); }
   std::size_t image_count() const { return images_.size(); }
+  /// Adds tokens at the end.
+  void append(std::span<const std::int32_t> tokens) { tokens_.insert(tokens_.end(), tokens.begin(), tokens.end()); }
 
  private:
   friend class Model;

@@ -25,6 +25,7 @@
 #include "cli/word_wrap.hpp"
 #include "llm/reasoning.hpp"
 #include "weft/error.hpp"
+#include "weft/image.hpp"
 
 namespace weft::cli {
 namespace {
@@ -34,6 +35,7 @@ constexpr const char* kHelp =
     "  /clear                 forget the conversation\n"
     "  /system TEXT           set what the model is told first; without TEXT, nothing\n"
     "  /file PATH [QUESTION]  ask about the text of a file\n"
+    "  /image PATH QUESTION   ask about an image, PNG or JPEG; without QUESTION, the next one does\n"
     "  /undo                  take back the last question and its answer\n"
     "  /again                 answer the last question anew\n"
     "  /set NAME VALUE        change a setting; without NAME, list them\n"
@@ -54,7 +56,15 @@ struct ChatRequest {
   DrawOptions draw;
   std::string system, question, prompt;
   std::filesystem::path file;
+  std::vector<std::filesystem::path> images;
 };
+
+std::string shown_text(const llm::Message& m) {
+  std::string text = m.content;
+  if (!m.parts.empty()) text.clear();
+  for (const llm::ContentPart& part : m.parts) text += part.text;
+  return text;
+}
 
 int columns_of_terminal() {
   winsize size{};
@@ -85,13 +95,14 @@ class Chat {
           "weft chat: the model has no chat template; give one with --chat-template FILE, or use weft generate");
     model_.check(options_);
     require_utf8_text(conversation_.system, "--system");
+    for (const std::filesystem::path& image : request.images) take_image(image);
   }
 
   /// Answers one question.
   int ask(const std::string& question) {
     require_utf8_text(question, "the question");
     one_shot_ = true;
-    conversation_.turns.push_back({"user", question});
+    put_question(question);
     answer();
     return failed_ ? kUsage : kOk;
   }
@@ -126,7 +137,7 @@ class Chat {
         continue;
       }
       if (!input.quoted && input.text.starts_with("//")) input.text.erase(0, 1);
-      conversation_.turns.push_back({"user", input.text});
+      put_question(input.text);
       if (!answer()) break;
     }
     if (terminal_) put_text("\n");
@@ -186,6 +197,23 @@ class Chat {
       if (input.text.ends_with('\n')) input.text.pop_back();
     }
     return input;
+  }
+
+  void take_image(const std::filesystem::path& path) {
+    if (!model_.reads_images())
+      throw UsageError(
+          fmt::format("{}: the model reads no images; take a folder of LLaVA, Idefics3 or SmolVLM", path.string()));
+    images_.emplace_back(image::read(path));
+  }
+
+  /// A question, with the images that wait for it in front.
+  void put_question(const std::string& question) {
+    llm::Message message{"user", question};
+    if (!images_.empty()) {
+      message.parts = std::exchange(images_, {});
+      message.parts.emplace_back(question);
+    }
+    conversation_.turns.push_back(std::move(message));
   }
 
   /// Reports a request that failed: with a message now, and through the exit code if no person is reading.
@@ -292,17 +320,18 @@ class Chat {
       if (!question) {
         tell("there is no question to take back");
       } else if (name == "again") {
-        conversation_.turns.push_back({"user", *question});
+        conversation_.turns.push_back(*question);
         return answer();
       }
     } else if (name == "history") {
-      for (const llm::Message& m : conversation_.all()) put_foreign(fmt::format("{}: {}\n", m.role, m.content));
+      for (const llm::Message& m : conversation_.all())
+        put_foreign(fmt::format("{}: {}{}\n", m.role, m.parts.empty() ? "" : "[image] ", shown_text(m)));
     } else if (name == "stats") {
       put_text(last_ ? speed_text(*last_) + "\n" : "there is no answer yet\n");
     } else if (name == "set") {
       set(rest);
-    } else if (name == "file") {
-      return ask_about_file(rest);
+    } else if (name == "file" || name == "image") {
+      return ask_about_file(name == "image", rest);
     } else if (name == "save" || name == "load") {
       keep(name, rest);
     } else {
@@ -312,7 +341,7 @@ class Chat {
   }
 
   /// Splits "PATH QUESTION"; a path with spaces is in quotes.
-  bool ask_about_file(std::string_view rest) {
+  bool ask_about_file(bool is_image, std::string_view rest) {
     try {
       const char quote = rest.starts_with('"') || rest.starts_with('\'') ? rest[0] : ' ';
       if (quote != ' ') rest.remove_prefix(1);
@@ -320,11 +349,17 @@ class Chat {
       const std::string path(rest.substr(0, end));
       std::string_view question = rest.substr(std::min(end + 1, rest.size()));
       question.remove_prefix(std::min(question.find_first_not_of(' '), question.size()));
-      if (path.empty()) throw UsageError("/file: give the file's name");
+      if (path.empty()) throw UsageError(fmt::format("/{}: give the file's name", is_image ? "image" : "file"));
+      if (is_image) {
+        take_image(path);
+        if (question.empty()) return true;
+        put_question(std::string(question));
+        return answer();
+      }
       std::string text = read_text_file(path, kMessageBytesMax);
       require_utf8_text(text, path);
       if (!question.empty()) text = fmt::format("{}\n\n{}", question, text);
-      conversation_.turns.push_back({"user", text});
+      put_question(text);
     } catch (const Error& error) {
       tell(error);
       return true;
@@ -397,7 +432,8 @@ class Chat {
   bool terminal_, styled_, thinking_ = false, one_shot_ = false;
   bool failed_ = false;  // a question or a command
   WordWrap wrap_{columns_of_terminal};
-  std::optional<LineEditor> editor_;  // of a terminal
+  std::optional<LineEditor> editor_;      // of a terminal
+  std::vector<llm::ContentPart> images_;  // of the next question
 };
 
 /// The one question of the command line, if there is one: from an argument, a file, or both.
@@ -430,6 +466,9 @@ void set_up_chat(CLI::App& app, Action& action) {
   app.add_option("-p,--prompt", request->prompt, "the same");
   app.add_option("-f,--file", request->file,
                  "answer the text of a file and end, after the question if there is one; - is standard input");
+  app.add_option("--image", request->images,
+                 "an image, PNG or JPEG, for the first question; may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--system", request->system, "what the model is told first");
   app.add_option("--chat-template", request->model.chat_template, "a template in Jinja, in place of the model's own");
   add_draw_options(app, request->draw);

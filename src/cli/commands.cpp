@@ -7,6 +7,8 @@ std::span<const Command> commands() {
       {"train", "Models", "train a model: weft train text --data FILE --out FOLDER", set_up_train},
       {"generate", "Models", "write text with a trained model", set_up_generate},
       {"chat", "Models", "talk with a language model", set_up_chat},
+      {"describe", "Models", "say what is in an image, by a language model that sees", set_up_describe},
+      {"embed", "Models", "compare images with texts: CLIP and SigLIP", set_up_embed},
       {"serve", "Models", "serve a language model over HTTP, by the API of OpenAI", set_up_serve},
       {"perplexity", "Models", "how well a language model predicts a text", set_up_perplexity},
       {"template", "Models", "print the text that a model reads: weft template render", set_up_template},

@@ -43,6 +43,8 @@ std::span<const Command> commands();
 void set_up_train(CLI::App& app, Action& action);
 void set_up_generate(CLI::App& app, Action& action);
 void set_up_chat(CLI::App& app, Action& action);
+void set_up_describe(CLI::App& app, Action& action);
+void set_up_embed(CLI::App& app, Action& action);
 void set_up_serve(CLI::App& app, Action& action);
 void set_up_perplexity(CLI::App& app, Action& action);
 void set_up_template(CLI::App& app, Action& action);

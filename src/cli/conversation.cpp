@@ -7,6 +7,7 @@
 #include "base/json.hpp"
 #include "cli/output.hpp"
 #include "jinja/json.hpp"
+#include "serve/image_url.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cli {
@@ -21,10 +22,31 @@ std::string text_at(const OrderedJson& message, const char* key, std::string_vie
   return found->get<std::string>();
 }
 
+llm::ContentPart part_from(const OrderedJson& json, std::string_view where) {
+  const std::string type = json.is_object() ? text_at(json, "type", where) : "";
+  if (type == "text") return text_at(json, "text", where);
+  if (type != "image_url" || !json.contains("image_url") || !json["image_url"].is_object())
+    throw FileError(fmt::format("{}: \"content\" has a part that is neither a text nor an image_url", where));
+  try {
+    return serve::image_of_url(text_at(json["image_url"], "url", where));
+  } catch (const UsageError& error) {  // of the file's text
+    throw FileError(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+OrderedJson part_json(const llm::ContentPart& part) {
+  if (!part.image.defined()) return {{"type", "text"}, {"text", part.text}};
+  return {{"type", "image_url"}, {"image_url", {{"url", serve::url_of_image(part.image)}}}};
+}
+
 llm::Message message_from(const OrderedJson& json, std::string_view where) {
   if (!json.is_object())
     throw FileError(fmt::format("{} is not an object such as {{\"role\": \"user\", \"content\": \"Hi\"}}", where));
-  llm::Message message{text_at(json, "role", where), text_at(json, "content", where)};
+  llm::Message message{text_at(json, "role", where), ""};
+  if (const auto content = json.find("content"); content != json.end() && content->is_array())
+    for (const OrderedJson& part : *content) message.parts.push_back(part_from(part, where));
+  else
+    message.content = text_at(json, "content", where);
   message.reasoning = text_at(json, "reasoning_content", where);
   message.name = text_at(json, "name", where);
   message.tool_call_id = text_at(json, "tool_call_id", where);
@@ -64,10 +86,10 @@ void Conversation::clear() {
   forgotten = 0;
 }
 
-std::optional<std::string> Conversation::take_back() {
+std::optional<llm::Message> Conversation::take_back() {
   const auto last = std::find_if(turns.rbegin(), turns.rend(), [](const llm::Message& m) { return m.role == "user"; });
   if (last == turns.rend()) return std::nullopt;
-  std::string question = last->content;
+  llm::Message question = *last;
   turns.erase(std::prev(last.base()), turns.end());
   forgotten = std::min(forgotten, turns.size());
   return question;
@@ -77,6 +99,10 @@ std::string to_json(const Conversation& conversation) {
   OrderedJson list = OrderedJson::array();
   for (const llm::Message& m : conversation.all()) {
     OrderedJson& json = list.emplace_back(OrderedJson{{"role", m.role}, {"content", m.content}});
+    if (!m.parts.empty()) {
+      json["content"] = OrderedJson::array();
+      for (const llm::ContentPart& part : m.parts) json["content"].push_back(part_json(part));
+    }
     if (!m.reasoning.empty()) json["reasoning_content"] = m.reasoning;
     if (!m.tool_calls.empty()) json["tool_calls"] = OrderedJson::parse(m.tool_calls);
     if (!m.name.empty()) json["name"] = m.name;

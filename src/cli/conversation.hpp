@@ -23,10 +23,10 @@ struct Conversation {
   bool forget_oldest();
   void clear();
   /// Removes the last question and everything after it, and returns the question.
-  std::optional<std::string> take_back();
+  std::optional<llm::Message> take_back();
 };
 
-/// A JSON list of messages, as the templates of models take it.
+/// A JSON list of messages, as the templates of models take it. Images are PNG files in data: URLs, as the API of OpenAI has them.
 std::string to_json(const Conversation& conversation);
 /// FileError "SOURCE: ..." unless the text is such a list, or an object with one as "messages".
 Conversation conversation_from_json(std::string_view text, std::string_view source);

@@ -115,6 +115,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   if (config.reads_images) {
     image_reader_ = std::make_unique<ImageReader>(path, source, *text_->tokenizer, config.hidden, device_);
     weights_.bytes += image_reader_->bytes();
+    shows_lists_ = text_->chat && !takes_texts(*text_->chat);
   }
   constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);

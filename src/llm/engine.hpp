@@ -130,6 +130,8 @@ class Engine {
   /// How the model sees images; null if it does not.
   const ImageReader* image_reader() const { return image_reader_.get(); }
   ImageStore& images() { return images_; }
+  /// Whether its template is given every content as a list of parts.
+  bool shows_lists() const { return shows_lists_; }
 
  private:
   enum class LogitsOf : std::uint8_t {
@@ -168,6 +170,7 @@ class Engine {
   std::optional<ModelText> text_;
   std::unique_ptr<ImageReader> image_reader_;
   ImageStore images_;
+  bool shows_lists_ = false;
   Device device_;
   Extent context_ = 0;
   Extent ring_ = 0;  // rows of a sequence in caches of layers with a window; 0: as many as in all others

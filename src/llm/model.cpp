@@ -99,16 +99,18 @@ text::OrderedJson json_of(const Message& m, bool as_list) {
   return json;
 }
 
-/// Whether the template writes a content that is a text. Those of models with images often know lists of parts alone, and leave a
-/// text out.
-bool takes_texts(const text::ChatTemplate& chat) {
-  constexpr std::string_view kProbe = "weft-probe";
-  try {
-    const text::OrderedJson message = {{"role", "user"}, {"content", kProbe}};
-    return chat.render(text::OrderedJson::array({message})).text().find(kProbe) != std::string::npos;
-  } catch (const UsageError&) {
-    return false;
-  }
+[[noreturn]] void refuse_images(const detail::Engine& engine) {
+  throw UsageError(
+      fmt::format("{}: the model reads no images; leave them out, or take a model of type llava, idefics3 or smolvlm",
+                  engine.config().source));
+}
+
+std::vector<Tensor> images_of(const std::vector<Message>& messages) {
+  std::vector<Tensor> images;
+  for (const Message& m : messages)
+    for (const ContentPart& part : m.parts)
+      if (part.image.defined()) images.push_back(part.image);
+  return images;
 }
 
 text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>& messages,
@@ -117,9 +119,9 @@ text::Rendered rendered(const detail::Engine& engine, const std::vector<Message>
   if (!v.chat)
     throw UsageError(fmt::format("{}: the model has no chat template, so it is not made for chats; use generate",
                                  engine.config().source));
-  const bool as_lists = engine.image_reader() && !takes_texts(*v.chat);
+  if (!engine.image_reader() && !images_of(messages).empty()) refuse_images(engine);
   text::OrderedJson list = text::OrderedJson::array();
-  for (const Message& m : messages) list.push_back(json_of(m, as_lists));
+  for (const Message& m : messages) list.push_back(json_of(m, engine.shows_lists()));
   return v.chat->render(list, {.tools = parsed(options.tools, "tools", true),
                                .documents = parsed(options.documents, "documents", true),
                                .add_generation_prompt = options.add_generation_prompt,
@@ -139,11 +141,7 @@ using Images = std::vector<std::shared_ptr<detail::ImageRows>>;
 
 Images seen(detail::Engine& engine, std::span<const Tensor> images) {
   const detail::ImageReader* reader = engine.image_reader();
-  if (!reader && !images.empty())
-    throw UsageError(
-        fmt::format("{}: the model reads no images; leave them out, or take a model of type llava, idefics3 or "
-                    "smolvlm",
-                    engine.config().source));
+  if (!reader && !images.empty()) refuse_images(engine);
   Images all;
   for (const Tensor& image : images) {
     vision::PreparedImage prepared = reader->prepare(image);
@@ -326,11 +324,7 @@ Prompt Model::chat_prompt(const std::vector<Message>& messages, const ChatOption
   return prompt_of(rendered(*engine_, messages, chat), messages);
 }
 Prompt Model::prompt_of(const jinja::Rendered& chat, const std::vector<Message>& messages) const {
-  std::vector<Tensor> images;
-  for (const Message& m : messages)
-    for (const ContentPart& part : m.parts)
-      if (part.image.defined()) images.push_back(part.image);
-  Images rows = seen(*engine_, images);
+  Images rows = seen(*engine_, images_of(messages));
   if (rows.empty()) return Prompt(tokens_of(*engine_, chat));
   const detail::ImageReader& reader = *engine_->image_reader();
   text::Rendered whole = chat;

@@ -77,4 +77,14 @@ ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelC
   return v;
 }
 
+bool takes_texts(const text::ChatTemplate& chat) {
+  constexpr std::string_view kProbe = "weft-probe";
+  try {
+    const text::OrderedJson message = {{"role", "user"}, {"content", kProbe}};
+    return chat.render(text::OrderedJson::array({message})).text().find(kProbe) != std::string::npos;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
 }  // namespace weft::llm

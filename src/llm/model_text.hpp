@@ -26,4 +26,8 @@ ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config
 ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config,
                                const std::string& chat_template = {});
 
+/// Whether the template writes a content that is a text. Those of models with images often know lists of parts alone, and leave a
+/// text out.
+bool takes_texts(const text::ChatTemplate& chat);
+
 }  // namespace weft::llm

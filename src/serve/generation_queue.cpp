@@ -202,7 +202,7 @@ void GenerationQueue::tell(llm::Batch& batch, const llm::Batch::Progress& progre
                         .has_ended = progress.has_ended,
                         .finish = result.finish,
                         .error = progress.error,
-                        .reused_tokens = result.reused_tokens};
+                        .reused_tokens = progress.has_ended ? result.reused_tokens : 0};
   event.tokens.assign(result.tokens.begin() + static_cast<std::ptrdiff_t>(running.tokens_told), result.tokens.end());
   const std::size_t fresh = event.tokens.size();
   running.tokens_told = result.tokens.size();

@@ -40,7 +40,7 @@ struct GenerationEvent {
 
 /// A text to write.
 struct GenerationText {
-  std::vector<std::int32_t> prompt;
+  llm::Prompt prompt;
   llm::GenerateOptions options;
 };
 

@@ -7,26 +7,66 @@
 #include <utility>
 
 #include "base/quote.hpp"
+#include "serve/image_url.hpp"
 #include "serve/openai_fields.hpp"
 
 namespace weft::serve {
 namespace {
 
-// A string, or a list of parts of text.
-std::string content_of(const Value& value, std::string_view place) {
-  if (value.is_string()) return value.string();
-  if (!value.is_array()) refuse_field(fmt::format("{}.content", place), "is neither a string nor a list of parts");
-  std::string text;
-  for (const Value& part : value.elements()) {
+/// Images of one request, which may be hostile.
+class ImageBudget {
+ public:
+  /// The image of a part of type image_url: {"url": "data:image/png;base64,..."}, or the text alone.
+  Tensor take(const Value& part, const std::string& field) {
+    const Value* image = part.find("image_url");
+    const Value* url = image && image->is_object() ? image->find("url") : image;
+    if (!url || !url->is_string()) refuse_field(field, "has no url that is a string");
+    if (++images_ > kImagesMax)
+      refuse_field(field, fmt::format("is one of more than {} images in a request", kImagesMax));
+    try {
+      const Tensor pixels = image_of_url(url->string(), {.file_bytes_max = kFileBytesMax, .pixels_max = pixels_});
+      pixels_ -= static_cast<std::uint64_t>(pixels.numel()) / 3;
+      return pixels;
+    } catch (const Error& error) {
+      refuse_field(field, error.what());
+    }
+  }
+
+ private:
+  static constexpr int kImagesMax = 32;
+  static constexpr std::uint64_t kFileBytesMax = std::uint64_t{20} << 20;
+  int images_ = 0;
+  std::uint64_t pixels_ = std::uint64_t{1} << 26;  // that are left for all
+};
+
+// A string, or a list of parts: texts, and images if the model reads them.
+void read_content(const Value& value, const std::string& place, bool reads_images, ImageBudget& budget,
+                  llm::Message& message) {
+  if (value.is_string()) {
+    message.content = value.string();
+    return;
+  }
+  const std::string field = place + ".content";
+  if (!value.is_array()) refuse_field(field, "is neither a string nor a list of parts");
+  bool has_images = false;
+  for (std::size_t i = 0; i < value.elements().size(); ++i) {
+    const Value& part = value[i];
     const Value* type = part.is_object() ? part.find("type") : nullptr;
     const Value* inner = part.is_object() ? part.find("text") : nullptr;
-    if (!type || !type->is_string()) refuse_field(fmt::format("{}.content", place), "has a part without a type");
+    if (!type || !type->is_string()) refuse_field(field, "has a part without a type");
+    if (reads_images && type->string() == "image_url") {
+      message.parts.emplace_back(budget.take(part, fmt::format("{}[{}].image_url", field, i)));
+      has_images = true;
+      continue;
+    }
     if (type->string() != "text" || !inner || !inner->is_string())
-      refuse_field(fmt::format("{}.content", place),
-                   fmt::format("has a part of type {}; this model reads text", quote(type->string(), 40)));
-    text += inner->string();
+      refuse_field(field, fmt::format("has a part of type {}; this model reads {}", quote(type->string(), 40),
+                                      reads_images ? "text and image_url" : "text"));
+    message.parts.emplace_back(inner->string());
   }
-  return text;
+  if (has_images) return;
+  for (const llm::ContentPart& part : message.parts) message.content += part.text;
+  message.parts.clear();
 }
 
 // Templates want arguments as an object; the API has them as JSON text.
@@ -57,12 +97,13 @@ std::string tool_calls_of(const Value& calls, std::string_view place) {
 
 }  // namespace
 
-std::vector<llm::Message> read_messages(const Value& body) {
+std::vector<llm::Message> read_messages(const Value& body, bool reads_images) {
   const Value* list = given(body, "messages");
   if (!list || !list->is_array() || list->elements().empty())
     refuse_field("messages", "is not a list of one message or more");
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
   std::vector<llm::Message> messages;
+  ImageBudget budget;
   for (std::size_t i = 0; i < list->elements().size(); ++i) {
     const Value& json = (*list)[i];
     const std::string place = fmt::format("messages[{}]", i);
@@ -74,7 +115,7 @@ std::vector<llm::Message> read_messages(const Value& body) {
     llm::Message message{role->string() == "developer" ? "system" : role->string(), ""};
     const Value *content = given(json, "content"), *calls = given(json, "tool_calls");
     if (content)
-      message.content = content_of(*content, place);
+      read_content(*content, place, reads_images, budget, message);
     else if (!calls || message.role != "assistant")
       refuse_field(place + ".content", "is missing");
     if (calls) message.tool_calls = tool_calls_of(*calls, place);

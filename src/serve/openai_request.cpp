@@ -84,8 +84,7 @@ void read_streaming(const Value& body, CompletionRequest& request) {
 }
 
 // Texts that draw from streams of their own: equal prompts get different texts.
-void add_choices(CompletionRequest& request, const std::vector<std::int32_t>& prompt,
-                 const llm::GenerateOptions& options) {
+void add_choices(CompletionRequest& request, const llm::Prompt& prompt, const llm::GenerateOptions& options) {
   for (std::size_t i = 0; i < request.choices; ++i) {
     GenerationText text{prompt, options};
     if (options.sampling.seed)
@@ -102,7 +101,7 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
   read_streaming(body, request);
   request.choices = static_cast<std::size_t>(integer_in(body, "n", 1, kChoicesMax, 1));
   llm::GenerateOptions options = read_options(body, model, model.model.context());
-  const std::vector<llm::Message> messages = read_messages(body);
+  const std::vector<llm::Message> messages = read_messages(body, model.model.reads_images());
   request.wants_probabilities = options.log_probabilities = flag(body, "logprobs", false);
   options.top_log_probabilities = integer_in(body, "top_logprobs", 0, 20, 0);
   if (options.top_log_probabilities > 0 && !request.wants_probabilities)
@@ -122,14 +121,15 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
   if (const Value* effort = given(body, "reasoning_effort"))
     variables.members().set("reasoning_effort", Value(string_in(*effort, "reasoning_effort")));
   chat.variables = variables.to_json();
-  std::string prompt;
+  std::string text;
+  llm::Prompt prompt;
   try {
-    prompt = model.model.render(messages, chat);
+    text = model.model.render(messages, chat);
+    prompt = model.model.chat_prompt(messages, chat);
   } catch (const UsageError& error) {  // of the template
     throw OpenAiError(400, fmt::format("messages do not fit the model's chat template: {}", error.what()), "messages");
   }
-  request.begins_in_reasoning = llm::opens_reasoning(prompt);
-  std::vector<std::int32_t> tokens = model.model.chat_tokens(messages, chat);
+  request.begins_in_reasoning = llm::opens_reasoning(text);
 
   if (!tools.empty() && choice != "none") {
     if (options.grammar && choice != "auto")
@@ -162,16 +162,13 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
       }
       if (!request.begins_in_call) options.grammar_after = trigger;
       options.grammar_is_optional = !must_call;
-      if (request.begins_in_call) {
-        const std::vector<std::int32_t> opening = model.model.encode(format.opening, false);
-        tokens.insert(tokens.end(), opening.begin(), opening.end());
-      }
+      if (request.begins_in_call) prompt.append(model.model.encode(format.opening, false));
     }
   } else if (options.grammar && request.begins_in_reasoning) {
     options.grammar_after = llm::kReasoningEnd;
   }
   request.has_grammar = options.grammar.has_value() && !options.grammar_is_optional;
-  add_choices(request, tokens, options);
+  add_choices(request, prompt, options);
   return request;
 }
 
@@ -233,7 +230,7 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
   request.has_grammar = options.grammar.has_value();
   if (prompts.size() * request.choices > kPromptsMax)
     refuse_field("n", fmt::format("and the prompts ask for more than {} texts", kPromptsMax));
-  for (const auto& tokens : prompts) add_choices(request, tokens, options);
+  for (const auto& tokens : prompts) add_choices(request, llm::Prompt(tokens), options);
   return request;
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """weft serve with the official client (PyPI openai), and its structured output by jsonschema: openai_judge.py WEFT."""
+import base64
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import jsonschema  # noqa: E402
 import openai  # noqa: E402
 import pydantic  # noqa: E402
 import tiny_model  # noqa: E402
+import vision_model  # noqa: E402
 
 SCHEMAS = [
     {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}, "when": {"type": "string", "format": "date-time"}, "mail": {"type": "string", "format": "email"}},
@@ -44,6 +46,28 @@ def main():
                 raise AssertionError("a wrong key was taken")
             except openai.AuthenticationError as error:
                 assert error.body["type"] == "authentication_error", error.body
+        finally:
+            server.terminate()
+            assert server.wait(60) == 0
+
+
+def check_images():
+    """A model that sees says what transformers made it say."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        case = vision_model.put_vision_model("llava", folder / "llava")
+        server = subprocess.Popen([sys.argv[1], "serve", folder / "llava", "--port", "0", "--device", "cpu", "--quiet"], stderr=subprocess.PIPE, text=True)
+        try:
+            while not (found := re.search(r"serving llava on (\S+)", server.stderr.readline())):
+                assert server.poll() is None
+            client = openai.OpenAI(base_url=found[1], api_key="none", max_retries=0)
+            for chat in case["chats"]:
+                urls = ["data:image/png;base64," + base64.b64encode(vision_model.png_of(image)).decode() for image in case["images"]]
+                messages = [{"role": m["role"], "content": [{"type": "image_url", "image_url": {"url": urls.pop(0)}} if part["type"] == "image" else part
+                                                            for part in m["content"]]} for m in chat["messages"]]
+                answer = client.chat.completions.create(model="llava", messages=messages, temperature=0, max_tokens=len(chat["greedy"]))
+                assert answer.choices[0].message.content == vision_model.text_of(case, chat["greedy"]), (chat["name"], answer)
+                assert answer.usage.prompt_tokens == len(chat["tokens"]), answer.usage
         finally:
             server.terminate()
             assert server.wait(60) == 0
@@ -103,3 +127,4 @@ def check(client):
 
 
 main()
+check_images()
