@@ -145,7 +145,7 @@ struct BatchState;
 struct ImageRows;
 }  // namespace detail
 
-/// What a model goes on from: tokens, and rows of images between them. Cheap to copy; it keeps its images.
+/// What a model goes on from: tokens, and rows of images between them. Copies share the images.
 class Prompt {
  public:
   Prompt() = default;

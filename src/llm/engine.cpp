@@ -295,8 +295,12 @@ void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
   const std::shared_ptr<ImageRows> image = images_.find(id);
   if (!image || !image_reader_)
     throw UsageError(fmt::format("llm: {} is neither a token nor a row of an image that the model still has", id));
-  if (image->values.empty()) image->values = image_reader_->rows(image->image);
-  std::copy_n(image->values.begin() + (image->first - id) * config().hidden, out.size(), out.begin());
+  const Extent row = image->first - id, tile_rows = image_reader_->tile_rows();
+  const auto tile = static_cast<std::size_t>(row / tile_rows);
+  image->values.resize(static_cast<std::size_t>(image->count / tile_rows));
+  std::vector<float>& values = image->values[tile];
+  if (values.empty()) values = image_reader_->see(image->image, tile);
+  std::copy_n(values.begin() + row % tile_rows * config().hidden, out.size(), out.begin());
 }
 
 std::string Engine::profile(std::span<const PositionedToken> batch) {

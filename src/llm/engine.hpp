@@ -162,7 +162,7 @@ class Engine {
     auto operator<=>(const PassKind&) const = default;
   };
   Compiled& compiled(const PassKind& kind);
-  /// Writes the row of an image. Runs the tower if this is the first row of it that a pass needs.
+  /// Writes the row of an image. Runs the tower if this is the first row of its tile that a pass needs.
   void copy_image_row(text::TokenId id, std::span<float> out);
 
   ModelGraph graph_;

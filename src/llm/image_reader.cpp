@@ -22,6 +22,8 @@ std::string prefix_of(const io::TensorSource& files, std::initializer_list<const
   return *prefixes.begin();
 }
 
+// Models have some hundreds. A prompt holds the marker once for each.
+constexpr Extent kTileRowsMax = 1 << 12;
 constexpr std::string_view kPatchProbe = "embeddings.patch_embedding.weight";
 
 TowerKind llava_tower(const ConfigKeys& keys) {
@@ -61,11 +63,15 @@ ImageReader::ImageReader(const std::filesystem::path& folder, const io::TensorSo
                     source, side_, side_, tower_->config().image_size, tower_->config().patch_size,
                     cuts_ ? fmt::format(" and scale_factor {}", shuffle_) : ""));
   tile_rows_ = cuts_ ? grid * grid / (shuffle_ * shuffle_) : tower_->tokens() - (drops_class_token_ ? 1 : 0);
+  if (tile_rows_ > kTileRowsMax)
+    throw FileError(fmt::format("{}: {} rows for an image of {} x {} pixels; Weft reads at most {}", source, tile_rows_,
+                                side_, side_, kTileRowsMax));
   const Extent marker = keys.size({"image_token_index", "image_token_id"}, cuts_ ? 128257 : 32000);
   marker_token_ = static_cast<text::TokenId>(marker);
   if (!tokenizer.piece(marker_token_))
     throw FileError(fmt::format("{}: the token {} of images is not in tokenizer.json", source, marker));
   marker_ = tokenizer.token_bytes(marker_token_);
+  if (marker_.empty()) throw FileError(fmt::format("{}: the token {} of images has no text", source, marker));
   pass_ =
       std::make_unique<Compiled>([this](std::span<const Tensor> a) { return std::vector<Tensor>{connected(a[0])}; });
 }
@@ -175,16 +181,10 @@ std::string ImageReader::text_of(const vision::PreparedImage& image) const {
   return text + kAround + kWhole + rows + kAround;
 }
 
-std::vector<float> ImageReader::rows(const vision::PreparedImage& image) {
-  std::vector<float> all;
-  const auto add = [&](const std::vector<float>& planes) {
-    const Tensor pixels = tensor_from_bytes(planes.data(), {3, side_, side_}, DType::f32, device_);
-    const std::vector<float> rows = (*pass_)(std::span<const Tensor>(&pixels, 1))[0].to_vector<float>();
-    all.insert(all.end(), rows.begin(), rows.end());
-  };
-  if (!image.ready.empty()) add(image.ready);
-  for (const image::Pixels& tile : image.tiles) add(processor_.normalized(tile));
-  return all;
+std::vector<float> ImageReader::see(const vision::PreparedImage& image, std::size_t tile) {
+  const std::vector<float> planes = image.ready.empty() ? processor_.normalized(image.tiles[tile]) : image.ready;
+  const Tensor pixels = tensor_from_bytes(planes.data(), {3, side_, side_}, DType::f32, device_);
+  return (*pass_)(std::span<const Tensor>(&pixels, 1))[0].to_vector<float>();
 }
 
 }  // namespace weft::llm::detail

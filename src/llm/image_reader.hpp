@@ -32,8 +32,10 @@ class ImageReader {
   const std::string& marker() const { return marker_; }
   text::TokenId marker_token() const { return marker_token_; }
 
-  /// The rows [rows_of(image), width], row-major, on the host.
-  std::vector<float> rows(const vision::PreparedImage& image);
+  /// Rows of each tile, one tile after another.
+  Extent tile_rows() const { return tile_rows_; }
+  /// The rows [tile_rows(), width] of a tile, row-major, on the host.
+  std::vector<float> see(const vision::PreparedImage& image, std::size_t tile);
   std::uint64_t bytes() const { return bytes_; }
 
  private:

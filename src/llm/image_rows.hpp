@@ -17,8 +17,9 @@ struct ImageRows {
   text::TokenId first = text::kNoToken;
   Extent count = 0;
   vision::PreparedImage image;
-  std::size_t bytes = 0;      ///< that it takes, with its values
-  std::vector<float> values;  ///< [count, width]; empty until a pass needs them. Of the thread that runs the model
+  std::size_t bytes = 0;  ///< that it takes, with its values
+  /// Of each tile [rows of a tile, width]; empty until a pass needs one of them. Of the thread that runs the model.
+  std::vector<std::vector<float>> values;
 };
 
 inline bool is_image_row(text::TokenId id) { return id < text::kNoToken; }

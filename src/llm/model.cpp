@@ -82,10 +82,16 @@ text::OrderedJson parsed(const std::string& json, const char* what, bool is_list
 
 text::OrderedJson part_json(std::string_view text) { return {{"type", "text"}, {"text", text}}; }
 
-/// `as_list`: a content that is a text becomes a list with it.
+/// The content is a list of parts if it has an image, or with `as_list`; else a text.
 text::OrderedJson json_of(const Message& m, bool as_list) {
-  text::OrderedJson json{{"role", m.role}, {"content", m.content}};
-  if (!m.parts.empty() || as_list) {
+  std::string content = m.parts.empty() ? m.content : "";
+  bool has_image = false;
+  for (const ContentPart& part : m.parts) {
+    content += part.text;
+    has_image = has_image || part.image.defined();
+  }
+  text::OrderedJson json{{"role", m.role}, {"content", std::move(content)}};
+  if (has_image || as_list) {
     text::OrderedJson list = text::OrderedJson::array();
     for (const ContentPart& part : m.parts)
       list.push_back(part.image.defined() ? text::OrderedJson{{"type", "image"}} : part_json(part.text));

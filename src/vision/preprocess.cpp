@@ -12,6 +12,7 @@ namespace {
 using io::ConfigKeys;
 
 constexpr Extent kSideMax = 4096;  // of an image that is cut, before it is cut; and of every size in a file
+constexpr Extent kPartsMax = 16;   // of an image that is cut, on a side; models have up to 6
 constexpr JsonLimits kLimits{.max_bytes = std::uint64_t{1} << 20, .max_values = 20'000};
 
 using Color = std::array<double, 3>;
@@ -126,6 +127,9 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
       p.height_ = p.width_ =
           tile ? side_of(ConfigKeys(*tile, source, "max_image_size"), {"longest_edge"}) : defaults->size;
       p.splits_ = keys.flag("do_image_splitting", true);
+      if (p.splits_ && p.longest_ / p.height_ > kPartsMax)
+        keys.fail("size", fmt::format("cuts {} pixels into parts of {}; Weft has at most {} of them on a side",
+                                      p.longest_, p.height_, kPartsMax));
     } else if (!size || size->is_number()) {
       p.fit_ = defaults->is_shortest ? Fit::shortest : Fit::stretch;
       p.height_ = p.width_ = side_of(keys, {"size"}, defaults->size);

@@ -160,6 +160,9 @@ TEST(LlmImages, MessagesWithoutPartsReachTemplatesOfLists) {
   const Model model = loaded(c, folder);
   const std::string wanted = c.json["chats"][3]["prompt"];
   EXPECT_EQ(model.render({{"user", "Hello"}}), wanted);
+  // And parts that are texts reach templates of texts, as one.
+  const Model plain = load(folder.path(), {.chat_template = "{{ messages[0]['content'] }}"});
+  EXPECT_EQ(plain.render({{.role = "user", .parts = {"Hel", "lo"}}}), "Hello");
 }
 
 TEST(LlmImages, TheStoreKeepsIdsApart) {
@@ -255,6 +258,9 @@ TEST(LlmImages, FilesThatDoNotFitAreRefused) {
   refused(
       "idefics3", [](Json& json) { json["processor"]["max_image_size"]["longest_edge"] = 21; },
       "images of 21 x 21 pixels do not fit the model, which has image_size 28, patch_size 7 and scale_factor 2");
+  refused(
+      "idefics3", [](Json& json) { json["processor"]["size"]["longest_edge"] = 4000; },
+      "size cuts 4000 pixels into parts of 28; Weft has at most 16 of them on a side");
   refused("idefics3", config("scale_factor", 0), "scale_factor is 0, not from 1 to 16");
   refused(
       "idefics3",
