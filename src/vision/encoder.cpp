@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "text/load_tokenizer.hpp"
+#include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 #include "vision/images.hpp"
 #include "vision/text_tower.hpp"
@@ -44,7 +44,7 @@ struct EncoderState {
         tower(tower_config(is_siglip ? TowerKind::siglip : TowerKind::clip, part("vision_config"), source,
                            "vision_config"),
               weights, "vision_model.", true),
-        texts(text_config(is_siglip, part("text_config"), source, "text_config"), weights, width),
+        texts(text_settings(folder), weights, width),
         image_pass([this](std::span<const Tensor> a) {
           const Tensor pooled = tower.pooled(a[0]);
           return std::vector<Tensor>{is_siglip ? pooled : projection(pooled)};
@@ -73,6 +73,15 @@ struct EncoderState {
   Json part(const char* name) const {
     const auto found = json.find(name);
     return found == json.end() || found->is_null() ? Json::object() : *found;
+  }
+  /// Texts of SigLIP are filled up with the tokenizer's padding; only where its files name none, the configuration's counts.
+  TextConfig text_settings(const std::filesystem::path& folder) const {
+    TextConfig config = text_config(is_siglip, part("text_config"), source, "text_config");
+    const auto tokens = text::ChatTemplate::tokens_of(folder);
+    if (const auto padding = tokens.find("pad_token"); padding != tokens.end() && padding->is_string())
+      if (const text::TokenId id = tokenizer.id_of(padding->get<std::string>()); id >= 0 && id < config.vocabulary)
+        config.padding_token = id;
+    return config;
   }
   Extent shared_width() const {
     const io::ConfigKeys keys(json, source);

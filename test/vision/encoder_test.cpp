@@ -65,6 +65,18 @@ TEST(VisionEncoder, RowsAndScoresAreThoseOfTransformers) {
   }
 }
 
+TEST(VisionEncoder, TextsOfSiglipAreFilledWithTheTokenizersPadding) {
+  test::VisionCase c = case_of("siglip");
+  c.json["config"]["text_config"]["pad_token_id"] = 0;
+  const test::TemporaryFolder folder;
+  c.put_into(folder);
+  folder.put("tokenizer_config.json", R"({"pad_token": "<pad>"})");
+  const std::vector<std::string> texts = c.json["texts"];
+  EXPECT_LT(worst(Encoder::load(folder.path()).embed_texts(texts).to_vector<float>(), c.json["text_rows"]), 5e-6);
+  folder.put("tokenizer_config.json", "{}");
+  EXPECT_GT(worst(Encoder::load(folder.path()).embed_texts(texts).to_vector<float>(), c.json["text_rows"]), 1e-3);
+}
+
 TEST(VisionEncoder, HalvesAndReadyImagesAreRead) {
   const test::VisionCase c = case_of("clip");
   const test::TemporaryFolder folder;
