@@ -204,6 +204,12 @@ void Optimizer::update_if(const Tensor& finite, Group& group, const Tensor& grad
     variables[i]->assign(elementwise("where", {finite, variables[i]->value(), before[i]}));
 }
 
+void Optimizer::reset() {
+  step_.assign(zeros({}, DType::i32, step_.device()));
+  for (Group& group : groups_)
+    for (Variable& state : group.state) state.assign(zeros(state.shape(), state.dtype(), state.device()));
+}
+
 double Optimizer::learning_rate() const {
   const Tensor rate = learning_rate_.value();
   return rate.dtype() == DType::f64 ? rate.item<double>() : static_cast<double>(rate.item<float>());

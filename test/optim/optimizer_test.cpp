@@ -219,6 +219,37 @@ TEST(Optimizer, StateGoesRoundBitForBit) {
   EXPECT_THROW(b.load_state_dict(bad), UsageError);
 }
 
+// Also of a compiled step that was traced before.
+TEST(Optimizer, ResetForgetsTheMomentsAndKeepsTheParameters) {
+  const std::vector<Variable> first = make_parameters();
+  AdamW a(first, {.learning_rate = 0.1});
+  const auto step = [](AdamW& optimizer) {
+    return compile([&](const Tensor& scale) {
+      std::vector<Tensor> gradients = gradients_of_step(1);
+      for (Tensor& each : gradients) each = each * scale;
+      return optimizer.step(gradients);
+    });
+  };
+  const auto step_a = step(a);
+  for (const float scale : {1.0f, -2.0f, 0.5f}) step_a(tensor(scale));
+  std::vector<Variable> second;
+  for (const Variable& v : first) second.emplace_back(tensor<float>(v.value().to_vector<float>(), v.shape()), v.name());
+  a.reset();
+  EXPECT_EQ(a.step_count(), 0);
+  EXPECT_EQ(a.learning_rate(), static_cast<double>(0.1f));
+  for (std::size_t i = 0; i < first.size(); ++i)
+    EXPECT_EQ(first[i].value().to_vector<float>(), second[i].value().to_vector<float>());
+  AdamW b(second, {.learning_rate = 0.1});
+  const auto step_b = step(b);
+  for (const float scale : {3.0f, -1.0f}) {
+    step_a(tensor(scale));
+    step_b(tensor(scale));
+  }
+  EXPECT_EQ(a.step_count(), 2);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    EXPECT_EQ(first[i].value().to_vector<float>(), second[i].value().to_vector<float>());
+}
+
 TEST(Optimizer, WrongGradientsAreErrors) {
   const std::vector<Variable> parameters = make_parameters();
   AdamW optimizer(parameters);

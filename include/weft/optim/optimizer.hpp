@@ -71,6 +71,10 @@ class Optimizer {
   /// Updates made so far.
   std::int64_t step_count() const;
 
+  /// Forgets the moments and the number of updates, as if no update had been made. The parameters and the learning rate stay, and so
+  /// do compiled functions that make updates.
+  void reset();
+
   /// State by parameter: "step", "learning_rate", "moment_1.blocks.0.mlp.up.weight", ...
   nn::StateDict state_dict() const;
   /// Errors  UsageError that lists entries that are missing, unknown, or of another shape; nothing is changed then.
