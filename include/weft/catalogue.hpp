@@ -1,5 +1,5 @@
 // The operations that Weft itself offers: tensor ops, tensors by handle, gradient checks, files of tensors, language models,
-// training runs, checkpoints and data sets.
+// training runs, volumetric networks, checkpoints and data sets.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,12 @@ struct CatalogueOptions {
   /// Folders in which operations may read files, and folders in which they may write. Without `any_files` all other paths are
   /// refused.
   std::vector<std::filesystem::path> read_folders = {}, write_folders = {};
-  bool any_files = false;                                   ///< for the owner of the process
-  std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;  ///< limit for one result of a tensor op
-  std::size_t handles_max = 10'000;                         ///< limit for the tensors of one identity
-  std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;  ///< limit for the bytes of these tensors together
+  bool any_files = false;                                    ///< for the owner of the process
+  std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;   ///< limit for one result of a tensor op
+  std::size_t handles_max = 10'000;                          ///< limit for the tensors of one identity
+  std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;   ///< limit for the bytes of these tensors together
+  std::size_t networks_max = 1000;                           ///< limit for the volumetric networks of all
+  std::uint64_t network_bytes_max = std::uint64_t{1} << 30;  ///< limit for the f32 parameters of one of them
 };
 
 /// Tensors that clients hold by name. A handle belongs to the id of the identity that made it; for others it does not exist.
@@ -63,6 +65,7 @@ class Handles {
 /// | `weights` | `list`, `read`, `write` | `files:read`, `files:write`; action `read` or `write` on `weights:PATH` |
 /// | `model` | `load`, `list`, `describe`, `generate`, `chat`, `tokenize`, `detokenize`, `unload` | `model:load`; actions on `model:NAME` |
 /// | `training` | `start`, `observe`, `stop`, `list` | `training:run`, `training:read` |
+/// | `grid` | `create`, `load`, `save`, `list`, `describe`, `remove`, `forward`, `train`, `train_step`, `reset_optimizer`, `morph`, `dna`, `compare`, `splice`, `mutate`, `evolve` | `grid:create`, `grid:run`, `grid:train`; actions `create`, `read`, `run` and `train` on `network:NAME`; for files also those of `weights` |
 /// | `checkpoint` | `describe` | `files:read` |
 /// | `dataset` | `describe` | `files:read` |
 class Catalogue {

@@ -9,3 +9,4 @@
 #include "weft/evolve/mutation.hpp"
 #include "weft/evolve/population.hpp"
 #include "weft/evolve/splice.hpp"
+#include "weft/evolve/values.hpp"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <system_error>
 
 #include "base/quote.hpp"
@@ -28,6 +29,7 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   add_file_operations(to, options);
   state_->load_model = add_model_operations(to, options);
   add_training_operations(to, options);
+  add_grid_operations(to, options);
 }
 
 Catalogue::~Catalogue() = default;
@@ -55,6 +57,8 @@ fs::path allowed_path(const CatalogueOptions& options, std::string_view path, bo
 }
 
 std::string owner_of(const Context& call) { return call.identity() ? call.identity()->id : std::string(); }
+
+Value finite_or_null(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
 Value schema_of(std::string_view text) { return Value::parse(text, "a schema of the catalogue"); }
 

@@ -18,6 +18,7 @@ void add_file_operations(Registry& registry, const CatalogueOptions& options);
 std::function<void(const std::string& name, const std::filesystem::path& path)> add_model_operations(
     Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
+void add_grid_operations(Registry& registry, const CatalogueOptions& options);
 
 /// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it is inside a folder of the options, with
 /// links followed.
@@ -25,6 +26,9 @@ std::filesystem::path allowed_path(const CatalogueOptions& options, std::string_
 
 /// The owner of handles and runs that a call makes: the caller's id, or "" without an identity.
 std::string owner_of(const Context& call);
+
+/// A number; null if it is NaN or infinite, which JSON lacks.
+Value finite_or_null(double number);
 
 /// A schema from text, for rows of operations.
 Value schema_of(std::string_view text);

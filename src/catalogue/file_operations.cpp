@@ -2,8 +2,6 @@
 // allowed. A file of weights is a resource, weights:PATH.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "base/file.hpp"
 #include "catalogue/families.hpp"
 #include "metatensor/source.hpp"
@@ -27,8 +25,6 @@ auto with_file_errors(const Function& function) {
 }
 
 Value shape_value(const Shape& shape) { return Value::Array(shape.begin(), shape.end()); }
-// A number; null if it is NaN or infinite.
-Value finite(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
 Value list_weights(const std::filesystem::path& path) {
   const io::TensorSource source = metatensor::open_source(path);
@@ -59,7 +55,7 @@ Value describe_checkpoint(const std::filesystem::path& path) {
   }
   return Value::object({{"step", checkpoint.step},
                         {"seconds", checkpoint.elapsed_seconds},
-                        {"best_loss", checkpoint.best_loss ? finite(*checkpoint.best_loss) : Value()},
+                        {"best_loss", checkpoint.best_loss ? finite_or_null(*checkpoint.best_loss) : Value()},
                         {"best_step", checkpoint.best_step},
                         {"parameters", parameters},
                         {"vocabulary", checkpoint.vocabulary.size()},

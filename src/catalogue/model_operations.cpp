@@ -1,88 +1,15 @@
 // Language models as operations. A loaded model is a resource, model:NAME. One call at a time uses a model; others wait.
 #include <fmt/format.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
-
-#include "base/quote.hpp"
 #include "catalogue/families.hpp"
+#include "catalogue/named_resources.hpp"
 #include "weft/error.hpp"
 #include "weft/llm.hpp"
 
 namespace weft::operations {
 namespace {
 
-// A model that one call at a time may use.
-class SharedModel {
- public:
-  explicit SharedModel(llm::Model model) : model_(std::move(model)) {}
-
-  // Waits for its turn. Errors: as Context::check.
-  template <class Function>
-  auto use(Context& call, const Function& function) {
-    std::unique_lock lock(mutex_);
-    if (!free_.wait(lock, call.stop(), [&] { return !used_; })) {
-      lock.unlock();
-      call.check();
-      throw OperationError(kAborted, "the call has ended");
-    }
-    used_ = true;
-    lock.unlock();
-    struct Turn {
-      SharedModel& model;
-      ~Turn() {
-        {
-          const std::lock_guard guard(model.mutex_);
-          model.used_ = false;
-        }
-        model.free_.notify_one();
-      }
-    } turn{*this};
-    return function(model_);
-  }
-
- private:
-  llm::Model model_;
-  std::mutex mutex_;
-  std::condition_variable_any free_;
-  bool used_ = false;
-};
-
-class Models {
- public:
-  void add(const std::string& name, llm::Model model) {
-    const std::lock_guard lock(mutex_);
-    if (!models_.emplace(name, std::make_shared<SharedModel>(std::move(model))).second)
-      throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
-  }
-  std::shared_ptr<SharedModel> find(const std::string& name) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = models_.find(name);
-    if (found == models_.end())
-      throw OperationError("MODEL_NOT_FOUND", fmt::format("no model {} is loaded", quote(name)));
-    return found->second;
-  }
-  bool has(const std::string& name) const {
-    const std::lock_guard lock(mutex_);
-    return models_.contains(name);
-  }
-  void remove(const std::string& name) {
-    std::shared_ptr<SharedModel> freed = find(name);
-    const std::lock_guard lock(mutex_);
-    models_.erase(name);
-  }
-  std::vector<std::string> names() const {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::string> all;
-    for (const auto& [name, model] : models_) all.push_back(name);
-    return all;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<SharedModel>> models_;
-};
+using Models = NamedResources<llm::Model>;
 
 constexpr const char* kSamplingProperties = R"(
   "max_tokens": {"type": "integer", "minimum": 1, "maximum": 1000000, "default": 256},
@@ -128,7 +55,7 @@ constexpr const char* kStreamOutput =
 
 std::function<void(const std::string&, const std::filesystem::path&)> add_model_operations(
     Registry& registry, const CatalogueOptions& options) {
-  auto models = std::make_shared<Models>();
+  auto models = std::make_shared<Models>("model", "MODEL", std::size_t{1000});
   const DeclaredError missing{"MODEL_NOT_FOUND", "no such model is loaded", true, 404};
   const auto on_model = [](const char* action) {
     return Access{.resource_type = "model", .resource_action = action, .resource_input = "model"};
@@ -147,13 +74,13 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                   "path": {"type": "string"}, "model": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
                   "context": {"type": "integer", "minimum": 0, "default": 0, "description": "positions; 0: the model's own, at most 4096"}}})"),
        .errors = {{"MODEL_EXISTS", "the name is taken", true, 409},
+                  {"MODEL_LIMIT", "as many models are loaded as there may be", true, 429},
                   {"FILE_ERROR", "a file that is missing or damaged"}},
        .access =
            {.scopes = {"model:load"}, .resource_type = "model", .resource_action = "load", .resource_input = "model"}},
       [models, options](Context& call) {
         const std::string& name = call.input("model").string();
-        if (models->has(name))
-          throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
+        models->check_free(name);
         try {
           models->add(name, llm::load(allowed_path(options, call.input("path").string(), false),
                                       {.context = call.input("context").integer()}));
@@ -170,10 +97,7 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                 .output = schema_of(
                     R"({"type": "object", "properties": {"models": {"type": "array", "items": {"type": "string"}}}})")},
                [models](Context& call) {
-                 Value::Array names;
-                 for (const std::string& name : models->names())
-                   if (call.identity() && call.identity()->may("model", name, "describe")) names.push_back(name);
-                 return Value::object({{"models", std::move(names)}});
+                 return Value::object({{"models", models->names(call, "describe")}});
                });
   registry.add({.space = "model",
                 .name = "describe",
@@ -305,8 +229,7 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
         });
       });
   return [models](const std::string& name, const std::filesystem::path& path) {
-    if (models->has(name))
-      throw OperationError("MODEL_EXISTS", fmt::format("there already is a model {}", quote(name)));
+    models->check_free(name);
     models->add(name, llm::load(path));
   };
 }

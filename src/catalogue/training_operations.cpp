@@ -1,7 +1,6 @@
 // Training runs as operations: they can be started, observed by any number of subscribers, and stopped.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -18,8 +17,6 @@
 
 namespace weft::operations {
 namespace {
-
-Value number_or_null(double number) { return std::isfinite(number) ? Value(number) : Value(); }
 
 // A run in a separate thread and session. Its events are kept, so that late subscribers see all of them.
 class TrainingRun : public train::Observer {
@@ -51,12 +48,12 @@ class TrainingRun : public train::Observer {
   void step(const train::Metrics& m) override {
     Value::Object event{{"event", "step"},
                         {"step", m.step},
-                        {"loss", number_or_null(m.loss)},
-                        {"tokens_per_second", number_or_null(m.tokens_per_second)},
+                        {"loss", finite_or_null(m.loss)},
+                        {"tokens_per_second", finite_or_null(m.tokens_per_second)},
                         {"learning_rate", m.learning_rate},
-                        {"grad_norm", number_or_null(m.grad_norm)},
+                        {"grad_norm", finite_or_null(m.grad_norm)},
                         {"seconds", m.seconds}};
-    if (m.val_loss) event.set("validation_loss", number_or_null(*m.val_loss));
+    if (m.val_loss) event.set("validation_loss", finite_or_null(*m.val_loss));
     add(std::move(event));
   }
   void sample(const train::Sample& sample) override {
@@ -79,7 +76,7 @@ class TrainingRun : public train::Observer {
       last = Value::object({{"event", "end"},
                             {"steps", result.steps},
                             {"seconds", result.seconds},
-                            {"validation_loss", number_or_null(result.validation_loss)},
+                            {"validation_loss", finite_or_null(result.validation_loss)},
                             {"interrupted", result.interrupted}});
     } catch (const std::exception& error) {
       last = Value::object({{"event", "error"}, {"text", error.what()}});

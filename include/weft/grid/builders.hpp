@@ -73,4 +73,9 @@ struct RandomOptions {
 /// A grid of layers of random types and activations that keep the width. x [batch, width]. The same seed gives the same grid.
 Description random(const RandomOptions& options);
 
+/// The description that the builder "mlp", "cnn", "transformer" or "random" makes of options as data, whose members have the names
+/// above: build("mlp", {"widths": [2, 16, 1], "activation": "tanh"}).
+/// Errors  UsageError: another builder; a member that is unknown, of the wrong kind or out of range
+Description build(std::string_view kind, const Value& options);
+
 }  // namespace weft::grid
