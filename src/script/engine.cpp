@@ -95,6 +95,8 @@ Engine::Engine(const IsolateOptions& given)
     define_operations(*this);
     define_workflow(*this);
     define_files(*this);
+    define_grid(*this);
+    define_metatensor(*this);
     define_net(*this);
     define_loader(*this);
   } catch (const ScriptThrew&) {

@@ -98,6 +98,11 @@ Local set_learning_rate(Engine& engine, JSValueConst self, Arguments arguments) 
 Local step_count(Engine& engine, JSValueConst self, Arguments) {
   return {engine.context, JS_NewInt64(engine.context, self_optimizer(engine, self).step_count())};
 }
+// reset(): forgets the moments; the parameters stay.
+Local reset(Engine& engine, JSValueConst self, Arguments) {
+  self_optimizer(engine, self).reset();
+  return {};
+}
 
 // schedule({kind, rate, finalRate, steps, warmUp, factor, every}): a function of the step.
 JSValue rate_at(JSContext* context, JSValueConst, int count, JSValueConst* arguments, int, JSValueConst* data) {
@@ -151,6 +156,7 @@ void define_optimizers(Engine& engine) {
   const JSValueConst p = prototype.get();
   engine.method(p, "step", native<step>, 1);
   engine.method(p, "parameters", native<optimizer_list>, 0);
+  engine.method(p, "reset", native<reset>, 0);
   engine.getter(p, "learningRate", native<learning_rate>, native<set_learning_rate>);
   engine.getter(p, "stepCount", native<step_count>);
   Local space = engine.object();

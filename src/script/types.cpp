@@ -238,6 +238,8 @@ declare module "weft" {
       parameters(): Variable[];
       learningRate: number;
       readonly stepCount: number;
+      /** Forgets the moments and the number of steps; the parameters stay. */
+      reset(): void;
     }
     type Parameters = nn.Module | readonly Variable[];
     function sgd(parameters: Parameters, options?: { learningRate?: number; momentum?: number; dampening?: number;
@@ -247,6 +249,72 @@ declare module "weft" {
     function adamW(parameters: Parameters, options?: AdamOptions): Optimizer;
     function schedule(options: { kind?: "constant" | "linear" | "cosine" | "staircase"; rate?: number; finalRate?: number;
       steps?: number; warmUp?: number; factor?: number; every?: number }): (step: number) => number;
+  }
+
+  /** Volumetric networks: layers in the cells of a grid, described as data. docs/volumetric.md has the members. */
+  export namespace grid {
+    /** {"layers": [...], "depth", "rows", "columns", "layers_per_cell"}, as in files. */
+    type Description = Record<string, unknown>;
+    interface Network extends nn.Layer {}
+    function network(description: Description): Network;
+    /** The description that a builder makes, "mlp", "cnn", "transformer" or "random". */
+    function build(kind: "mlp" | "cnn" | "transformer" | "random", options?: Record<string, unknown>): Description;
+    function mlp(widths: readonly number[], activation?: string): Network;
+    function describe(network: Network): Description;
+    /** From now on a layer, or all, see their parameters in this type: one of 21, such as "int8". */
+    function morph(network: Network, dtype: string, place?: readonly number[]): void;
+    function memory(network: Network): { parameters: number; masterBytes: number; packedBytes: number };
+    function clone(network: Network): Network;
+    function pass(network: Network, x: Tensor): { output: Tensor;
+      layers: { path: string; input: Tensor; before: Tensor; after: Tensor }[] };
+    /** Topology and parameters in one file. */
+    function save(network: Network, path: string, options?: { keepMaster?: boolean }): void;
+    function load(path: string): Network;
+    interface Mesh { setInput(x: Tensor): void; ticks(count?: number): void; output(): Tensor | null }
+    function systolic(network: Network, options?: { keepsGradients?: boolean }): Mesh;
+    function stream(network: Network): { next(x: Tensor): Tensor };
+    function targetPropagation(network: Network, options?: { mode?: "chain_rule" | "gap"; gradientScale?: number;
+      learningRate?: number; budgetMin?: number }): { step(x: Tensor | Mesh, target: Tensor):
+      { path: string; target: Tensor | null; budget: Tensor | null; gap: Tensor | null }[] };
+    function dna(network: Network): { at: string; type: string; dtype: string; direction: Tensor }[];
+    function compare(a: Network, b: Network, shiftAbove?: number): { overall: number; layers: { at: string; similarity: number }[];
+      shifts: { from: string; to: string; similarity: number }[] };
+    interface SpliceOptions { mode?: "blend" | "point" | "uniform"; splitRatio?: number; blendAlpha?: number; fitnessA?: number;
+      fitnessB?: number; seed?: number }
+    interface MutationOptions { weights?: number; amount?: number; activation?: number; node?: number; toggle?: number;
+      addLink?: number; dropLink?: number; width?: number; seed?: number }
+    function splice(a: Network, b: Network, options?: SpliceOptions): Network;
+    function mutate(network: Network, options?: MutationOptions): Network;
+    interface Population {
+      evolve(fitness: (network: Network) => number): { generation: number; best: number | null; mean: number | null; worst: number | null };
+      best(): Network;
+    }
+    function population(ancestor: Network, options?: { size?: number; seed?: number; mutation?: MutationOptions;
+      splice?: SpliceOptions }): Population;
+  }
+  /** Metatensor and safetensors files in granted folders. docs/metatensor.md describes schemas and layouts. */
+  export namespace metatensor {
+    interface File {
+      readonly schema: any;
+      readonly metadata: Record<string, string>;
+      readonly paths: string[];
+      /** Records, or entries of a blob. */
+      count(path: string): number;
+      tensor(path: string): Tensor;
+      /** A tensor field of records as one tensor [count, ...]. */
+      column(path: string, field: string, first?: number, count?: number): Tensor;
+      record(path: string, index: number): any;
+      bytes(path: string): Uint8Array;
+    }
+    function open(path: string): File;
+    /** Every broken rule; empty for a good file. */
+    function validate(path: string): { code: string; byte: number; name: string; message: string }[];
+    function difference(older: unknown, newer: unknown): { kind: "added" | "removed" | "changed"; path: string; before: any; after: any }[];
+    /** The schema of a component tree: Struct, Field, Tensor, ArrayOf, Blob. */
+    function schemaOf(element: Element): any;
+    function save(path: string, content: { tensors?: Record<string, Tensor>;
+      records?: Record<string, { layout: unknown; values: readonly unknown[]; packed?: boolean }>;
+      blobs?: Record<string, readonly (string | Bytes)[]>; optional?: readonly string[]; metadata?: Record<string, string> }): void;
   }
 
   /** Operations that were granted (--allow-operations, --allow-register). */
@@ -315,10 +383,10 @@ declare namespace JSX {
 const std::set<std::string_view> kReserved = {"var",  "function", "class", "default", "delete",
                                               "with", "in",       "new",   "do",      "if"};
 // Exports and methods of the nouns above, which ops do not replace.
-const std::set<std::string_view> kExports = {"tensor", "variable", "create",     "dispatch", "read",      "write",
-                                             "einsum", "grad",     "compile",    "explain",  "fetch",     "h",
-                                             "nn",     "optim",    "operations", "workflow", "files",     "vjp",
-                                             "jvp",    "vmap",     "jacobian",   "hessian",  "checkpoint"};
+const std::set<std::string_view> kExports = {
+    "tensor",  "variable", "create",   "dispatch", "read",       "write",      "einsum",    "grad",  "compile",
+    "explain", "fetch",    "h",        "nn",       "optim",      "operations", "workflow",  "files", "vjp",
+    "jvp",     "vmap",     "jacobian", "hessian",  "checkpoint", "grid",       "metatensor"};
 const std::set<std::string_view> kMethods = {
     "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
     "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",
