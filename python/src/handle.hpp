@@ -134,7 +134,10 @@ void bind_optimizers(nb::module_& m);
 void bind_onnx(nb::module_& m);
 void bind_models(nb::module_& m);
 void bind_training(nb::module_& m);
+void bind_grid(nb::module_& m);
+void bind_metatensor(nb::module_& m);
 void bind_operations(nb::module_& m);
+void bind_workflows(nb::module_& m);
 void bind_operation_transports(nb::module_& m);
 
 }  // namespace weft::python

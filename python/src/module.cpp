@@ -139,7 +139,10 @@ NB_MODULE(_weft, m) {
   bind_onnx(m);
   bind_models(m);
   bind_training(m);
+  bind_grid(m);
+  bind_metatensor(m);
   bind_operations(m);
+  bind_workflows(m);
   main_thread = std::this_thread::get_id();
   set_interrupt_check(look_for_signals);
   m.attr("__version__") = WEFT_VERSION;

@@ -103,6 +103,11 @@ void bind_optimizers(nb::module_& m) {
             return self.step_count();
           },
           "Updates made so far.")
+      .def("reset",
+           [](optim::Optimizer& self) {
+             const nb::gil_scoped_release free;
+             self.reset();
+           })
       .def(
           "state_dict",
           [](const optim::Optimizer& self) {

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from . import grid as grid
 from . import io as io
 from . import llm as llm
+from . import metatensor as metatensor
 from . import nn as nn
 from . import onnx as onnx
 from . import operations as operations
 from . import optim as optim
 from . import train as train
+from . import workflow as workflow
 from ._compile import Compiled as Compiled
 from ._compile import compile as compile
 from ._ops import *  # noqa: F403  every op of the table

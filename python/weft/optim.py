@@ -68,6 +68,10 @@ class Optimizer:
         """Updates made so far."""
         return int(self._native.step_count)
 
+    def reset(self) -> None:
+        """Forgets the moments and the number of updates. The parameters and the learning rate stay, and so do compiled steps."""
+        self._native.reset()
+
     def state_dict(self) -> dict[str, Tensor]:
         """State by parameter: "step", "learning_rate", "moment_1.blocks.0.mlp.up.weight", ..."""
         return dict(self._native.state_dict())
