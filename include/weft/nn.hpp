@@ -15,3 +15,4 @@
 #include "weft/nn/recurrent.hpp"
 #include "weft/nn/state.hpp"
 #include "weft/nn/table.hpp"
+#include "weft/nn/tree_model.hpp"

@@ -68,6 +68,7 @@
 #include "weft/tensor.hpp"
 #include "weft/train.hpp"
 #include "weft/transforms.hpp"
+#include "weft/tree.hpp"
 #include "weft/typedef.hpp"
 #include "weft/value.hpp"
 #include "weft/vision.hpp"

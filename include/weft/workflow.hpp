@@ -9,5 +9,6 @@
 
 #include "weft/workflow/call_graph.hpp"
 #include "weft/workflow/check.hpp"
+#include "weft/workflow/render.hpp"
 #include "weft/workflow/run.hpp"
 #include "weft/workflow/template.hpp"

@@ -126,6 +126,14 @@ Module::~Module() {
   if (parent_) std::erase_if(parent_->children_, [this](const auto& entry) { return entry.second == this; });
 }
 
+void Module::remove(Module& child) {
+  if (child.parent_ != this)
+    throw UsageError(fmt::format("module: {} is not a child of this module", child.describe()));
+  std::erase_if(children_, [&](const auto& entry) { return entry.second == &child; });
+  child.parent_ = nullptr;
+  Orphans::all().insert(&child);
+}
+
 void Module::check_name(std::string_view name) const {
   if (name.empty() || name.find('.') != std::string_view::npos)
     throw UsageError(

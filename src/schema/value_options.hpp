@@ -60,7 +60,9 @@ class ValueOptions {
  private:
   template <class T>
   static T value_of(const Value& given) {
-    if constexpr (std::same_as<T, bool>)
+    if constexpr (std::same_as<T, Value>)
+      return given;
+    else if constexpr (std::same_as<T, bool>)
       return given.boolean();
     else if constexpr (std::same_as<T, std::string>)
       return given.string();

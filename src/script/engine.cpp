@@ -97,6 +97,7 @@ Engine::Engine(const IsolateOptions& given)
     define_files(*this);
     define_grid(*this);
     define_metatensor(*this);
+    define_tree(*this);
     define_net(*this);
     define_loader(*this);
   } catch (const ScriptThrew&) {
@@ -118,6 +119,7 @@ Engine::~Engine() {
   for (auto& [name, value] : error_classes) JS_FreeValue(context, value);
   JS_FreeValue(context, stack_function);
   JS_FreeValue(context, drive_function);
+  JS_FreeValue(context, expand_function);
   loop.reset();
   JS_FreeContext(context);
   JS_FreeRuntime(runtime);

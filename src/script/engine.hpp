@@ -190,8 +190,9 @@ struct Engine {
   std::map<std::string, JSValue, std::less<>> error_classes;
   std::vector<std::pair<std::string, JSValue>> exports;  // of the module "weft"
 
-  JSValue stack_function = JS_UNDEFINED;  // gives the lines of the calls that are under way
-  JSValue drive_function = JS_UNDEFINED;  // gives what an async iterator has to a function
+  JSValue stack_function = JS_UNDEFINED;   // gives the lines of the calls that are under way
+  JSValue drive_function = JS_UNDEFINED;   // gives what an async iterator has to a function
+  JSValue expand_function = JS_UNDEFINED;  // calls the components of a tree
 
   Handle* newest = nullptr;
   std::size_t handles = 0;
@@ -305,6 +306,7 @@ void define_workflow(Engine& engine);
 void define_files(Engine& engine);
 void define_grid(Engine& engine);
 void define_metatensor(Engine& engine);
+void define_tree(Engine& engine);
 void define_console(Engine& engine);
 void define_timers(Engine& engine);
 void define_net(Engine& engine);
@@ -331,6 +333,8 @@ std::vector<std::byte> bytes_of_buffer(Engine& engine, JSValueConst value, std::
 Local typed_array(Engine& engine, DType type, std::span<const std::byte> bytes);
 /// A value as `console.log` shows it.
 std::string inspect(Engine& engine, JSValueConst value);
+/// A component tree with its components called, as a value.
+Value tree_from(Engine& engine, JSValueConst element);
 /// Values of operations.
 Value value_from(Engine& engine, JSValueConst value);
 Local value_to(Engine& engine, const Value& value);

@@ -109,7 +109,7 @@ Local schema_difference(Engine& engine, JSValueConst, Arguments arguments) {
 }
 // schemaOf(element): the schema of a component tree.
 Local schema_of_elements(Engine& engine, JSValueConst, Arguments arguments) {
-  return value_to(engine, metatensor::to_value(metatensor::node_from_elements(value_from(engine, at(arguments, 0)))));
+  return value_to(engine, metatensor::to_value(metatensor::node_from_elements(tree_from(engine, at(arguments, 0)))));
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------------------

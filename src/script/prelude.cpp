@@ -24,11 +24,28 @@ delete globalThis.Atomics;
 const Fragment = Symbol("Fragment");
 const h = (type, props, ...children) =>
   Object.freeze({ type, props: Object.freeze({ ...props }), children: Object.freeze(children.flat(Infinity)) });
+// A tree without functions as types: components are called with their props and children, and fragments are their children.
+const expanded = (element) => {
+  if (Array.isArray(element)) return element.flatMap(expanded);
+  if (element === null || element === undefined || typeof element === "boolean") return [];
+  if (typeof element !== "object" || !("type" in element)) throw new made.UsageError("a tree: " + String(element) + " is not an element");
+  const { type, props, children } = element;
+  if (type === Fragment) return children.flatMap(expanded);
+  if (typeof type !== "function") return [{ type, props: { ...props }, children: (children ?? []).flatMap(expanded) }];
+  const key = props?.key;
+  const result = expanded(type({ ...props, children }));
+  return key === undefined || result.length !== 1 ? result : [{ ...result[0], props: { key, ...result[0].props } }];
+};
+const expand = (element) => {
+  const [only, ...rest] = expanded(element);
+  if (only === undefined || rest.length > 0) throw new made.UsageError("a tree has one element at its root, not " + (only ? rest.length + 1 : 0));
+  return only;
+};
 const PlainError = Error;
 const stackOf = () => new PlainError().stack;
 // Gives the values of a subscription to their taker, one after the other.
 const drive = async (values, emit) => { for await (const value of await values) await emit(value); };
-return { ...made, h, Fragment, stackOf, drive };
+return { ...made, h, Fragment, stackOf, drive, expand };
 })())js";
 
 }  // namespace
@@ -44,8 +61,10 @@ void define_prelude(Engine& engine) {
     const std::string name = text;
     JS_FreeCString(engine.context, text);
     Local value(engine.context, JS_GetProperty(engine.context, made.get(), names[i].atom));
-    if (name == "stackOf" || name == "drive") {
-      (name == "drive" ? engine.drive_function : engine.stack_function) = value.release();
+    if (name == "stackOf" || name == "drive" || name == "expand") {
+      (name == "drive"    ? engine.drive_function
+       : name == "expand" ? engine.expand_function
+                          : engine.stack_function) = value.release();
       continue;
     }
     if (name.ends_with("Error")) engine.error_classes.emplace(name, JS_DupValue(engine.context, value.get()));

@@ -292,6 +292,20 @@ declare module "weft" {
     function population(ancestor: Network, options?: { size?: number; seed?: number; mutation?: MutationOptions;
       splice?: SpliceOptions }): Population;
   }
+  /** Component trees: what changed from one version to the next, and models that keep what did not. Types may be functions of props. */
+  export namespace tree {
+    interface Edit { kind: "replace" | "update" | "remove" | "move" | "insert"; path: string; from?: number; to?: number;
+      element?: Element; props?: Record<string, any> }
+    /** The tree without functions as types. */
+    function expand(element: Element): Element;
+    function difference(older: Element, newer: Element): Edit[];
+    function apply(tree: Element, edits: readonly Edit[]): Element;
+    interface Model extends nn.Layer {}
+    /** A model of Sequential, Residual, Parallel, Linear, ... docs/trees.md has the elements. */
+    function model(element: Element): Model;
+    /** Makes the model one of another tree. Elements that did not change keep their parameters. */
+    function render(model: Model, element: Element): Edit[];
+  }
   /** Metatensor and safetensors files in granted folders. docs/metatensor.md describes schemas and layouts. */
   export namespace metatensor {
     interface File {

@@ -20,7 +20,10 @@ void check_granted(Engine& engine, const OperationsState& state, const workflow:
 /// A template from an element or from {inputSchema, onFailure, tree, ...}. Errors: UsageError; AccessError for operations that were
 /// not granted.
 workflow::Template template_of(Engine& engine, const OperationsState& state, JSValueConst value) {
-  workflow::Template made = workflow::template_from(in_session(value_from(engine, value), *state.outer));
+  // An element may have components; the tree of a template has its element in a member.
+  const bool is_element = JS_IsObject(value) && !JS_IsUndefined(engine.property(value, "type").get());
+  Value given = is_element ? tree_from(engine, value) : value_from(engine, value);
+  workflow::Template made = workflow::template_from(in_session(std::move(given), *state.outer));
   check_granted(engine, state, made.tree);
   return made;
 }

@@ -93,6 +93,11 @@ void collect(const Element& element, std::vector<std::string>& ids) {
 
 Run start(operations::Exchange& exchange, const Template& workflow, Value input, const RunOptions& options) {
   require_sound(workflow, exchange.registry(), false);
+  return detail::start_sound(exchange, workflow, std::move(input), options);
+}
+
+Run detail::start_sound(operations::Exchange& exchange, const Template& workflow, Value input,
+                        const RunOptions& options) {
   const schema::Schema schema(workflow.input_schema);
   if (const auto violations = schema.check(input); !violations.empty())
     throw OperationError(operations::kValidationError,

@@ -110,6 +110,8 @@ class Module {
   /// Names a child that outlives this module or is a member of it.
   /// Errors  UsageError: a name that is empty, holds a dot, or is taken; a child that has a parent or is this module.
   void add(std::string_view name, Module& child);
+  /// Takes a child out, with its parameters; it may be added elsewhere. Errors: UsageError if it is not a child.
+  void remove(Module& child);
   /// An f32 parameter. Errors: UsageError for the name, as above; ShapeError for a negative extent.
   Parameter parameter(std::string_view name, const Shape& shape, const Init& init, ParameterOptions options = {});
   /// compute(x) with the hooks of this module around it (weft/nn/hooks.hpp). An operator() passes its work to this function, or

@@ -33,9 +33,12 @@ struct RunOptions {
   std::function<void(const NodeEvent&)> observer = {};
 };
 
+class Run;
 namespace detail {
 class Engine;
-}
+/// `start` for a template that was checked before.
+Run start_sound(operations::Exchange& exchange, const Template& workflow, Value input, const RunOptions& options);
+}  // namespace detail
 
 /// A workflow that runs. Destroying it aborts it and waits for its end. Thread safety: any thread may call any function.
 class Run {
@@ -55,7 +58,7 @@ class Run {
   ~Run();
 
  private:
-  friend Run start(operations::Exchange&, const Template&, Value, const RunOptions&);
+  friend Run detail::start_sound(operations::Exchange&, const Template&, Value, const RunOptions&);
   explicit Run(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
   std::shared_ptr<detail::Engine> engine_;
 };
