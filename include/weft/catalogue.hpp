@@ -1,5 +1,5 @@
 // The operations that Weft itself offers: tensor ops, tensors by handle, gradient checks, files of tensors, language models,
-// training runs, volumetric networks, checkpoints and data sets.
+// training runs, volumetric networks, vector memories, checkpoints and data sets.
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,8 @@ struct CatalogueOptions {
   std::size_t handles_max = 10'000;                          ///< limit for the tensors of one identity
   std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;   ///< limit for the bytes of these tensors together
   std::size_t networks_max = 1000;                           ///< limit for the volumetric networks of all
+  std::size_t memories_max = 1000;                           ///< limit for the vector memories of all
+  std::size_t memory_entries_max = 1'000'000;                ///< limit for the entries of one of them
   std::uint64_t network_bytes_max = std::uint64_t{1} << 30;  ///< limit for the f32 parameters of one of them
 };
 
@@ -65,7 +67,8 @@ class Handles {
 /// | `weights` | `list`, `read`, `write` | `files:read`, `files:write`; action `read` or `write` on `weights:PATH` |
 /// | `model` | `load`, `list`, `describe`, `generate`, `chat`, `tokenize`, `detokenize`, `unload` | `model:load`; actions on `model:NAME` |
 /// | `training` | `start`, `observe`, `stop`, `list` | `training:run`, `training:read` |
-/// | `grid` | `create`, `load`, `save`, `list`, `describe`, `remove`, `forward`, `train`, `train_step`, `reset_optimizer`, `morph`, `dna`, `compare`, `splice`, `mutate`, `evolve` | `grid:create`, `grid:run`, `grid:train`; actions `create`, `read`, `run` and `train` on `network:NAME`; for files also those of `weights` |
+/// | `grid` | `create`, `load`, `save`, `list`, `describe`, `remove`, `forward`, `train`, `train_step`, `reset_optimizer`, `read_parameters`, `write_parameters`, `morph`, `dna`, `compare`, `splice`, `mutate`, `evolve` | `grid:create`, `grid:run`, `grid:train`; actions `create`, `read`, `run` and `train` on `network:NAME`; for files also those of `weights` |
+/// | `memory` | `create`, `load`, `save`, `drop`, `describe`, `add`, `remove`, `search`, `recall` | `memory:create`, `memory:run`; actions `create`, `read` and `write` on `memory:NAME`; for files and models also those of `weights` and `model` |
 /// | `checkpoint` | `describe` | `files:read` |
 /// | `dataset` | `describe` | `files:read` |
 class Catalogue {

@@ -25,6 +25,7 @@
 #include "weft/io.hpp"
 #include "weft/llm.hpp"
 #include "weft/log.hpp"
+#include "weft/memory.hpp"
 #include "weft/memory_limit.hpp"
 #include "weft/metatensor.hpp"
 #include "weft/nn.hpp"

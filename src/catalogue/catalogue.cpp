@@ -30,6 +30,7 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   state_->load_model = add_model_operations(to, options);
   add_training_operations(to, options);
   add_grid_operations(to, options);
+  add_memory_operations(to, options);
 }
 
 Catalogue::~Catalogue() = default;
@@ -54,6 +55,12 @@ fs::path allowed_path(const CatalogueOptions& options, std::string_view path, bo
     if (!relative.empty() && *relative.begin() != "..") return real;
   }
   return refuse(writes ? "is not in a folder that may be written in" : "is not in a folder that may be read");
+}
+
+void require_right(const Context& call, std::string_view type, const std::string& resource, std::string_view action) {
+  if (!call.identity() || !call.identity()->may(type, resource, action))
+    throw OperationError(
+        kAccessDenied, fmt::format("the action {} on the {} {} is not allowed", quote(action), type, quote(resource)));
 }
 
 std::string owner_of(const Context& call) { return call.identity() ? call.identity()->id : std::string(); }

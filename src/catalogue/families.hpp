@@ -19,10 +19,14 @@ std::function<void(const std::string& name, const std::filesystem::path& path)> 
     Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
 void add_grid_operations(Registry& registry, const CatalogueOptions& options);
+void add_memory_operations(Registry& registry, const CatalogueOptions& options);
 
 /// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it is inside a folder of the options, with
 /// links followed.
 std::filesystem::path allowed_path(const CatalogueOptions& options, std::string_view path, bool writes);
+
+/// Errors: OperationError ACCESS_DENIED unless the caller may do `action` on the resource `type:resource`.
+void require_right(const Context& call, std::string_view type, const std::string& resource, std::string_view action);
 
 /// The owner of handles and runs that a call makes: the caller's id, or "" without an identity.
 std::string owner_of(const Context& call);

@@ -2,10 +2,13 @@
 // network:NAME, with the actions create, read, run and train. Files of weights need the right on weights:PATH as well.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "catalogue/engine_errors.hpp"
 #include "catalogue/families.hpp"
 #include "catalogue/held_networks.hpp"
 #include "weft/evolve.hpp"
+#include "weft/ops.hpp"
 
 namespace weft::operations {
 namespace {
@@ -85,6 +88,40 @@ void train_network(Context& call, HeldNetwork& held) {
                   },
               .stop = call.stop()});
   call.check();
+}
+
+// Parameters by their dotted names, "z0y0x0l1.weight"; all without names.
+Value read_parameters(const Value& input, const grid::Network& network) {
+  std::map<std::string, Variable> known;
+  for (const nn::NamedParameter& each : network.named_parameters()) known.emplace(each.name, each.variable);
+  Value::Object made;
+  if (const Value* names = input.find("names")) {
+    for (const Value& name : names->elements()) {
+      const auto found = known.find(name.string());
+      if (found == known.end()) throw UsageError(fmt::format("there is no parameter {}", quote(name.string())));
+      made.set(found->first, found->second.value());
+    }
+  } else {
+    for (const auto& [name, variable] : known) made.set(name, variable.value());
+  }
+  return Value::object({{"parameters", std::move(made)}});
+}
+// All or none.
+void write_parameters(const Value& parameters, const grid::Network& network) {
+  std::map<std::string, Variable> known;
+  for (const nn::NamedParameter& each : network.named_parameters()) known.emplace(each.name, each.variable);
+  std::string problems;
+  for (const auto& [name, value] : parameters.members()) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      problems += fmt::format("\n  unknown: {}", quote(name));
+    else if (found->second.shape() != value.tensor().shape())
+      problems += fmt::format("\n  shape: {} is {}, given {}", name, found->second.shape().to_string(),
+                              value.tensor().shape().to_string());
+  }
+  if (!problems.empty()) throw UsageError("the parameters do not fit" + problems);
+  for (const auto& [name, value] : parameters.members()) known.at(name).assign(cast(value.tensor(), DType::f32));
+  for (const auto& [name, value] : parameters.members()) known.at(name).value().eval();
 }
 
 // The schema of an object with a network's name and other members.
@@ -294,6 +331,28 @@ void add_grid_operations(Registry& registry, const CatalogueOptions& options) {
       .access = on_network("train", {"grid:train"})},
      [](Context& call, HeldNetwork& held) {
        held.network().morph(grid::number_type(call.input("dtype").string()));
+       return Value(Value::Object());
+     });
+  on({.name = "read_parameters",
+      .title = "read parameters",
+      .description = "The f32 parameters by their dotted names.",
+      .input = network_schema(R"("names": {"type": "array", "items": {"type": "string"}})"),
+      .output = schema_of(
+          R"({"type": "object", "required": ["parameters"], "properties": {"parameters": {"type": "object", "additionalProperties": {"x-tensor": {"dtypes": ["f32"]}}}}})"),
+      .errors = with({missing}),
+      .access = on_network("read", {"grid:run"})},
+     [](Context& call, HeldNetwork& held) { return read_parameters(call.input(), held.network()); });
+  on({.name = "write_parameters",
+      .kind = Kind::mutation,
+      .title = "write parameters",
+      .description = "Sets parameters by their dotted names, all or none; the moments of Adam stay.",
+      .input = network_schema(
+          R"("parameters": {"type": "object", "minProperties": 1, "additionalProperties": {"x-tensor": true}})",
+          R"(, "parameters")"),
+      .errors = with({missing}),
+      .access = on_network("train", {"grid:train"})},
+     [](Context& call, HeldNetwork& held) {
+       write_parameters(call.input("parameters"), held.network());
        return Value(Value::Object());
      });
   add_evolution_operations(registry, networks, options);

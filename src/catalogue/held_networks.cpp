@@ -44,10 +44,4 @@ train::Examples examples_of(const Value& input) {
   return {network_tensor(input["x"].tensor()), network_tensor(input["y"].tensor())};
 }
 
-void require_right(const Context& call, std::string_view type, const std::string& resource, std::string_view action) {
-  if (!call.identity() || !call.identity()->may(type, resource, action))
-    throw OperationError(
-        kAccessDenied, fmt::format("the action {} on the {} {} is not allowed", quote(action), type, quote(resource)));
-}
-
 }  // namespace weft::operations

@@ -41,9 +41,6 @@ train::Loss loss_named(const std::string& name);
 Tensor network_tensor(const Tensor& x);
 train::Examples examples_of(const Value& input);
 
-/// Errors: OperationError ACCESS_DENIED unless the caller may do `action` on the resource `type:resource`.
-void require_right(const Context& call, std::string_view type, const std::string& resource, std::string_view action);
-
 /// Names of new networks, in schemas.
 inline constexpr const char* kNetworkName = R"({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"})";
 

@@ -81,6 +81,7 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
       [models, options](Context& call) {
         const std::string& name = call.input("model").string();
         models->check_free(name);
+        require_right(call, "weights", call.input("path").string(), "read");
         try {
           models->add(name, llm::load(allowed_path(options, call.input("path").string(), false),
                                       {.context = call.input("context").integer()}));

@@ -17,6 +17,7 @@ std::span<const Command> commands() {
        set_up_inspect},
       {"quantize", "Models", "write a GGUF model in smaller types", set_up_quantize},
       {"convert", "Models", "turn GGUF, safetensors and metatensor files into each other", set_up_convert},
+      {"memory", "Models", "texts that are found again by their meaning: add, search, recall", set_up_memory},
       {"grid", "Models", "describe, run, train and evolve volumetric networks", set_up_grid},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},

@@ -98,6 +98,7 @@ Engine::Engine(const IsolateOptions& given)
     define_grid(*this);
     define_metatensor(*this);
     define_tree(*this);
+    define_memory(*this);
     define_net(*this);
     define_loader(*this);
   } catch (const ScriptThrew&) {

@@ -292,6 +292,25 @@ declare module "weft" {
     function population(ancestor: Network, options?: { size?: number; seed?: number; mutation?: MutationOptions;
       splice?: SpliceOptions }): Population;
   }
+  /** Texts with embeddings: exact search by cosine, and contexts for prompts. */
+  export namespace memory {
+    type Embedding = Tensor | readonly number[] | TypedArray;
+    interface Match { id: string; namespace: string; text: string; metadata: Record<string, any>; similarity: number }
+    interface SearchOptions { topK?: number; namespace?: string; where?: Record<string, unknown>; similarityMin?: number }
+    interface Store {
+      /** Returns the id. */
+      add(text: string, embedding: Embedding, options?: { id?: string; namespace?: string; metadata?: Record<string, unknown> }): string;
+      remove(id: string): boolean;
+      readonly size: number;
+      search(embedding: Embedding, options?: SearchOptions): Match[];
+      /** The best texts that fit into `tokens`, counted by `count`, or else a quarter of the bytes. */
+      recall(embedding: Embedding, options?: SearchOptions & { tokens?: number; count?: (text: string) => number }):
+        { text: string; tokens: number; matches: Match[] };
+      save(path: string): void;
+    }
+    function store(width: number): Store;
+    function load(path: string): Store;
+  }
   /** Component trees: what changed from one version to the next, and models that keep what did not. Types may be functions of props. */
   export namespace tree {
     interface Edit { kind: "replace" | "update" | "remove" | "move" | "insert"; path: string; from?: number; to?: number;
@@ -398,9 +417,9 @@ const std::set<std::string_view> kReserved = {"var",  "function", "class", "defa
                                               "with", "in",       "new",   "do",      "if"};
 // Exports and methods of the nouns above, which ops do not replace.
 const std::set<std::string_view> kExports = {
-    "tensor",  "variable", "create",   "dispatch", "read",       "write",      "einsum",    "grad",  "compile",
-    "explain", "fetch",    "h",        "nn",       "optim",      "operations", "workflow",  "files", "vjp",
-    "jvp",     "vmap",     "jacobian", "hessian",  "checkpoint", "grid",       "metatensor"};
+    "tensor",  "variable", "create",   "dispatch", "read",       "write",      "einsum",     "grad",  "compile",
+    "explain", "fetch",    "h",        "nn",       "optim",      "operations", "workflow",   "files", "vjp",
+    "jvp",     "vmap",     "jacobian", "hessian",  "checkpoint", "grid",       "metatensor", "tree",  "memory"};
 const std::set<std::string_view> kMethods = {
     "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
     "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",

@@ -417,5 +417,30 @@ TEST_F(CatalogueTest, ModelsAreResources) {
   EXPECT_EQ(call("model.list", {})["models"], Value(Value::Array()));
 }
 
+// A file of weights is a resource of its own, for those who load models of it too.
+TEST_F(CatalogueTest, WeightsAreResources) {
+  const std::string mine = (folder.path() / "mine.safetensors").string(),
+                    other = (folder.path() / "other.safetensors").string();
+  for (const std::string& path : {mine, other}) save_safetensors(path, {{"w", ones({2})}});
+  const Identity user{.id = "u",
+                      .scopes = {"files:read", "files:write", "model:load"},
+                      .resources = {{"weights:" + mine, {"read"}}, {"model:m", {"load"}}}};
+  const auto as_user = [&](std::string_view id, Value input) {
+    return code_of([&] { exchange.call(id, std::move(input), {.identity = user}); });
+  };
+  EXPECT_EQ(as_user("weights.read", Value::object({{"path", mine}, {"name", "w"}})), "none");
+  EXPECT_EQ(as_user("weights.list", Value::object({{"path", mine}})), "none");
+  EXPECT_EQ(as_user("weights.read", Value::object({{"path", other}, {"name", "w"}})), kAccessDenied);
+  EXPECT_EQ(as_user("weights.list", Value::object({{"path", other}})), kAccessDenied);
+  const Value tensors = Value::object({{"w", zeros({2})}});
+  EXPECT_EQ(as_user("weights.write", Value::object({{"path", mine}, {"tensors", tensors}})), kAccessDenied)
+      << "may read only";
+  EXPECT_EQ(as_user("model.load", Value::object({{"path", other}, {"model", "m"}})), kAccessDenied);
+  EXPECT_EQ(as_user("model.load", Value::object({{"path", mine}, {"model", "n"}})), kAccessDenied) << "another model";
+  EXPECT_EQ(as_user("model.load", Value::object({{"path", mine}, {"model", "m"}})), "FILE_ERROR")
+      << "allowed, and not a language model";
+  EXPECT_EQ(load_safetensors(other).tensors.at("w").to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
 }  // namespace
 }  // namespace weft::operations::catalogue_test

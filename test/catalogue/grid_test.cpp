@@ -115,6 +115,28 @@ TEST_F(GridOperations, ResetOptimizerBeginsAnew) {
   for (std::size_t i = 0; i < fresh.size(); ++i) EXPECT_NEAR(reset[i], fresh[i], 1e-6);
 }
 
+TEST_F(GridOperations, ParametersAreReadAndWrittenByName) {
+  create("a", kMlp);
+  call("grid.create", members({{"network", "b"}, {"builder", Value::parse(kMlp)}, {"seed", 2}}));
+  const Tensor x = rand({4, 2}, -1, 1).eval();
+  const Value all = call("grid.read_parameters", members({{"network", "a"}}))["parameters"];
+  EXPECT_EQ(all.members().size(), 2u);
+  EXPECT_NE(forward("a", x), forward("b", x));
+  call("grid.write_parameters", members({{"network", "b"}, {"parameters", all}}));
+  EXPECT_EQ(forward("a", x), forward("b", x));
+  const Value one =
+      call("grid.read_parameters", members({{"network", "a"}, {"names", Value::array({"z0y0x0l1.weight"})}}));
+  EXPECT_EQ(one["parameters"].members().size(), 1u);
+  EXPECT_EQ(code("grid.read_parameters", members({{"network", "a"}, {"names", Value::array({"x"})}})), "USAGE_ERROR");
+  const auto before = forward("b", x);
+  EXPECT_EQ(
+      code("grid.write_parameters",
+           members({{"network", "b"},
+                    {"parameters", members({{"z0y0x0l0.weight", zeros({8, 2})}, {"z0y0x0l1.weight", zeros({8})}})}})),
+      "USAGE_ERROR");
+  EXPECT_EQ(forward("b", x), before) << "none was written";
+}
+
 TEST_F(GridOperations, CheckpointsGoRoundInEveryType) {
   create("a", R"({"kind": "random", "width": 8, "layers_per_cell": 4, "seed": 3})");
   const Tensor x = rand({3, 8}, -1, 1).eval();

@@ -194,5 +194,34 @@ TEST_F(ScriptFiles, MetatensorFilesAreThoseOfCpp) {
   EXPECT_EQ(file.record("samples", 0).at("label").string(), "cat");
 }
 
+TEST_F(ScriptFiles, MemoriesFindTextsAgain) {
+  const Ran ran = run(R"js(
+    const { memory } = weft;
+    const notes = memory.store(2);
+    const east = notes.add("east", [1, 0], { namespace: "directions", metadata: { n: 1 } });
+    notes.add("north", tensor([0, 1]), { id: "n" });
+    notes.add("north-east", new Float32Array([1, 1.1]));
+    same(notes.size, 3);
+    same(notes.search([0.1, 1]).map(({ text }) => text), ["north", "north-east", "east"]);
+    same(notes.search([0.1, 1], { namespace: "directions" }).map(({ id, metadata }) => [id, metadata]), [[east, { n: 1 }]]);
+    same(notes.search([0.1, 1], { where: { n: 2 } }), []);
+    const words = (text) => text.trim().split(/\s+/).length;
+    same(notes.recall([0, 1], { tokens: 4, count: words }).text, "[1] north\n[2] north-east\n");
+    same(notes.recall([0, 1], { tokens: 3, count: words }).matches.length, 1);
+    notes.save(folder + "/notes.metatensor");
+    same(memory.load(folder + "/notes.metatensor").search([0, 1], { topK: 1 })[0].id, "n");
+    same([notes.remove("n"), notes.remove("n")], [true, false]);
+    refused(() => notes.add("x", [1, 2, 3]), "UsageError", "width");
+    refused(() => notes.add("x", [0, 0]), "UsageError", "zero");
+    refused(() => notes.add("x", [1, 0], { meta: {} }), "UsageError", "meta");
+    refused(() => memory.store(0), "UsageError", "width");
+    refused(() => memory.load(folder + "/broken.metatensor"), "FileError", "");
+    refused(() => memory.load("/etc/passwd"), "AccessError", "");
+    refused(() => notes.save("/tmp/elsewhere.metatensor"), "AccessError", "");
+    refused(() => notes.recall([0, 1], { count: () => { throw new RangeError("mine") } }), "RangeError", "mine");
+  )js");
+  EXPECT_EQ(ran.result.outcome, Outcome::done) << ran.result.message;
+}
+
 }  // namespace
 }  // namespace weft::script

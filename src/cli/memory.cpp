@@ -1,0 +1,183 @@
+// weft memory add|search|recall|remove|list
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/quote.hpp"
+#include "cli/commands.hpp"
+#include "cli/input.hpp"
+#include "cli/language_model.hpp"
+#include "cli/output.hpp"
+#include "weft/error.hpp"
+#include "weft/memory.hpp"
+
+namespace weft::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kTextsBytesMax = std::uint64_t{64} << 20;
+constexpr std::size_t kEmbeddedAtOnce = 256;
+
+struct MemoryRequest {
+  fs::path memory, lines;
+  ModelOptions model;
+  std::vector<std::string> texts, ids;
+  std::string query, name_space, metadata = "{}", where = "{}";
+  bool has_namespace = false, json = false;
+  std::size_t top_k = 10, tokens = 500;
+  double similarity_min = -1;
+};
+
+std::vector<std::string> texts_of(const MemoryRequest& r) {
+  std::vector<std::string> texts = r.texts;
+  if (!r.lines.empty()) {
+    std::string rest = read_text(r.lines, kTextsBytesMax);
+    for (std::size_t begin = 0; begin < rest.size();) {
+      const std::size_t end = std::min(rest.find('\n', begin), rest.size());
+      if (end > begin) texts.push_back(rest.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  if (texts.empty()) throw UsageError("memory add: give --text, or --lines with a file of texts");
+  for (const std::string& text : texts) require_utf8_text(text, "a text");
+  return texts;
+}
+
+int add_texts(const MemoryRequest& r) {
+  const std::vector<std::string> texts = texts_of(r);
+  const Value metadata = Value::parse(r.metadata, "--metadata");
+  const llm::Model model = load_language_model(r.model);
+  memory::Store store = fs::exists(r.memory) ? memory::Store::load(r.memory) : memory::Store(model.width());
+  const auto width = static_cast<std::size_t>(model.width());
+  for (std::size_t first = 0; first < texts.size(); first += kEmbeddedAtOnce) {
+    const std::vector<std::string> some(
+        texts.begin() + static_cast<std::ptrdiff_t>(first),
+        texts.begin() + static_cast<std::ptrdiff_t>(std::min(texts.size(), first + kEmbeddedAtOnce)));
+    const std::vector<float> rows = model.embed(some).to_vector<float>();
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const std::string id =
+          store.add({{}, r.name_space, some[i], metadata}, std::span(rows).subspan(i * width, width));
+      put_text(id + "\n");
+    }
+  }
+  store.save(r.memory);
+  return kOk;
+}
+
+std::vector<float> query_of(const MemoryRequest& r, const llm::Model& model) {
+  require_utf8_text(r.query, "the query");
+  const std::string texts[] = {r.query};
+  return model.embed(texts).to_vector<float>();
+}
+
+memory::SearchOptions search_options(const MemoryRequest& r) {
+  memory::SearchOptions options{
+      .top_k = r.top_k, .where = Value::parse(r.where, "--where"), .similarity_min = r.similarity_min};
+  if (r.has_namespace) options.name_space = r.name_space;
+  return options;
+}
+
+int search(const MemoryRequest& r) {
+  const memory::Store store = memory::Store::load(r.memory);
+  const llm::Model model = load_language_model(r.model);
+  for (const memory::Match& match : store.search(query_of(r, model), search_options(r)))
+    put_foreign(r.json ? to_value(match).to_json() + "\n"
+                       : fmt::format("{:.4f}  {}  {}\n", match.similarity, match.entry.id, match.entry.text));
+  return kOk;
+}
+
+int recall(const MemoryRequest& r) {
+  const memory::Store store = memory::Store::load(r.memory);
+  const llm::Model model = load_language_model(r.model);
+  const memory::Recall recall =
+      store.recall(query_of(r, model),
+                   {.token_budget = r.tokens,
+                    .tokens = [&](std::string_view text) { return model.encode(std::string(text), false).size(); },
+                    .search = search_options(r)});
+  put_foreign(recall.text);
+  return kOk;
+}
+
+int remove(const MemoryRequest& r) {
+  memory::Store store = memory::Store::load(r.memory);
+  for (const std::string& id : r.ids)
+    if (!store.remove(id))
+      throw UsageError(
+          fmt::format("{}: there is no entry {}; weft memory list shows all", r.memory.string(), quote(id)));
+  store.save(r.memory);
+  return kOk;
+}
+
+int list(const MemoryRequest& r) {
+  const memory::Store store = memory::Store::load(r.memory);
+  for (const memory::Entry& entry : store.entries())
+    put_foreign(
+        r.json ? Value::object({{"id", entry.id},
+                                {"namespace", entry.name_space},
+                                {"text", entry.text},
+                                {"metadata", entry.metadata}})
+                         .to_json() +
+                     "\n"
+               : fmt::format("{}  {}  {}\n", entry.id, entry.name_space.empty() ? "-" : entry.name_space, entry.text));
+  return kOk;
+}
+
+void add_search_options(CLI::App& app, MemoryRequest& r) {
+  app.add_option("query", r.query, "the text to look for")->required();
+  add_model_options(app, r.model);
+  app.add_option("--top-k", r.top_k, "how many at most")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--where", r.where, "members that the metadata must have, JSON")->capture_default_str();
+  app.add_option("--similarity-min", r.similarity_min, "least cosine")->capture_default_str();
+}
+
+}  // namespace
+
+void set_up_memory(CLI::App& app, Action& action) {
+  app.require_subcommand(1);
+  const auto add = [&](const char* name, const char* summary, int (*run)(const MemoryRequest&)) {
+    auto request = std::make_shared<MemoryRequest>();
+    CLI::App* sub = app.add_subcommand(name, summary);
+    sub->add_option("memory", request->memory, "file of the memory")->required();
+    CLI::Option* space = nullptr;
+    if (run != remove && run != list) space = sub->add_option("--namespace", request->name_space, "such as notes");
+    sub->callback([&action, request, run, space] {
+      request->has_namespace = space && space->count() > 0;
+      action = [request, run] { return run(*request); };
+    });
+    return std::pair<CLI::App&, MemoryRequest&>(*sub, *request);
+  };
+  {
+    const auto [sub, r] = add("add", "embed texts and store them; makes the file if there is none", add_texts);
+    add_model_options(sub, r.model);
+    sub.add_option("--text", r.texts, "a text; may be given several times");
+    sub.add_option("--lines", r.lines, "file with a text in each line; - is standard input");
+    sub.add_option("--metadata", r.metadata, "of these texts, a JSON object")->capture_default_str();
+  }
+  {
+    const auto [sub, r] = add("search", "the texts that are most alike, the best first", search);
+    add_search_options(sub, r);
+    sub.add_flag("--json", r.json, "a line of JSON for each");
+  }
+  {
+    const auto [sub, r] = add("recall", "the best texts that fit into a number of tokens, for a prompt", recall);
+    add_search_options(sub, r);
+    sub.add_option("--tokens", r.tokens, "the budget, in tokens of the model")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+  }
+  {
+    const auto [sub, r] = add("remove", "remove entries", remove);
+    sub.add_option("ids", r.ids, "ids of entries")->required();
+  }
+  {
+    const auto [sub, r] = add("list", "all entries", list);
+    sub.add_flag("--json", r.json, "a line of JSON for each");
+  }
+}
+
+}  // namespace weft::cli
