@@ -8,6 +8,7 @@
 #include <optional>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "weft/weft.hpp"
@@ -317,6 +318,46 @@ TEST(Optimizer, OfAPartAndThenOfAll) {
   ASSERT_EQ(alone.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(alone[i], after[i]);
   EXPECT_NE(alone[0], 1.0f);
+}
+
+// Compiled forward graphs read the parameters that a compiled step updates and that a host writes by name; nothing is traced again.
+TEST(Optimizer, ForwardsShareTheParametersOfACompiledStep) {
+  manual_seed(2);
+  nn::Sequential model;
+  model.emplace<nn::Linear>(2, 8).then([](const Tensor& x) { return tanh(x); }).emplace<nn::Linear>(8, 1);
+  AdamW optimizer(model, {.learning_rate = 0.05});
+  auto step = weft::compile([&](const Tensor& x, const Tensor& y) {
+    const Tensor loss = nn::mse(model(x), y);
+    optimizer.step(grad(loss, optimizer.parameters()));
+    return loss;
+  });
+  auto forward = weft::compile([&](const Tensor& x) { return model(x); });
+  auto hidden =
+      weft::compile([&](const Tensor& x) { return tanh(linear(x, model.parameters()[0], model.parameters()[1])); });
+  const Tensor x = tensor({0.f, 0.f, 0.f, 1.f, 1.f, 0.f, 1.f, 1.f}, {4, 2}), y = tensor({0.f, 1.f, 1.f, 0.f}, {4, 1});
+  const nn::StateDict first = model.state_dict();
+  const auto before = forward(x).to_vector<float>();
+  for (int i = 0; i < 20; ++i) {
+    const float loss = step(x, y).item<float>();
+    EXPECT_LE(nn::mse(forward(x), y).item<float>(), loss * 1.5f) << "the forward graph sees the update";
+  }
+  EXPECT_NE(forward(x).to_vector<float>(), before);
+  const auto inner = hidden(x).to_vector<float>();
+  model.load_state_dict(first);  // uploads by dotted names, into the same memory
+  EXPECT_EQ(forward(x).to_vector<float>(), before);
+  EXPECT_NE(hidden(x).to_vector<float>(), inner);
+  const nn::NamedArray* bias = nn::find(first, "2.bias");
+  ASSERT_NE(bias, nullptr);
+  nn::NamedArray moved = *bias;
+  const float one = 1;
+  std::memcpy(moved.bytes.data(), &one, sizeof one);
+  model.load_state_dict({moved}, false);  // one parameter alone
+  float was = 0;
+  std::memcpy(&was, bias->bytes.data(), sizeof was);
+  EXPECT_NEAR(forward(x).to_vector<float>()[0], before[0] + one - was, 1e-6);
+  step(x, y);
+  EXPECT_EQ(forward.compiled().trace_count(), 1u);
+  EXPECT_EQ(step.compiled().trace_count(), 1u);
 }
 
 TEST(Optimizer, TrainsAModule) {
