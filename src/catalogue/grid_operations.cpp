@@ -235,7 +235,8 @@ void add_grid_operations(Registry& registry, const CatalogueOptions& options) {
        .description = "Names of the networks that the caller may read.",
        .input = schema_of(R"({"type": ["object", "null"]})"),
        .output = schema_of(
-           R"({"type": "object", "properties": {"networks": {"type": "array", "items": {"type": "string"}}}})")},
+           R"({"type": "object", "properties": {"networks": {"type": "array", "items": {"type": "string"}}}})"),
+       .access = {.scopes = {"grid:run"}}},
       [networks](Context& call) {
         return Value::object({{"networks", networks->names(call, "read")}});
       });
