@@ -4,7 +4,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../script" || exit 1
 failed=0
 complain() { echo "$1"; failed=1; }
 
-for script in demo test build python bench format lint setup site picture compare-plans mutate; do
+for script in demo gallery test build python bench format lint setup site picture compare-plans mutate; do
   if head -1 "$script" | grep -q bash; then bash -n "$script" || complain "script/$script does not parse"; fi
   "./$script" --help | head -1 | grep -q "^script/$script " || complain "script/$script --help does not open with its usage"
   said=$("./$script" --no-such-option 2>&1 > /dev/null)
