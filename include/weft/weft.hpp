@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/anomaly.hpp"
+#include "weft/audio.hpp"
 #include "weft/autocast.hpp"
 #include "weft/catalogue.hpp"
 #include "weft/checkpoint.hpp"
