@@ -67,6 +67,7 @@
 #include "weft/script.hpp"
 #include "weft/session.hpp"
 #include "weft/shape.hpp"
+#include "weft/speech.hpp"
 #include "weft/tensor.hpp"
 #include "weft/train.hpp"
 #include "weft/transforms.hpp"
