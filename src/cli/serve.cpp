@@ -11,13 +11,16 @@
 #include "cli/network.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
+#include "weft/device.hpp"
 #include "weft/error.hpp"
+#include "weft/speech.hpp"
 
 namespace weft::cli {
 namespace {
 
 struct OpenAiRequest {
   ModelOptions model;
+  std::filesystem::path transcriber;  // folder of a speech model
   std::string host = "127.0.0.1", alias, origin;
   int port = 8080, sequences = 4;
   std::size_t queue = 64;
@@ -43,6 +46,12 @@ void add_keys(const std::filesystem::path& file, std::vector<std::string>& keys)
   if (keys.size() == before) throw UsageError(fmt::format("--api-key-file {}: the file has no key", file.string()));
 }
 
+/// The name of a file or folder, without the suffix of GGUF files.
+std::string name_of_model(const std::filesystem::path& given) {
+  const std::filesystem::path path = given.has_filename() ? given : given.parent_path();
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
 int serve_model(OpenAiRequest request) {
   for (const std::string& key : request.api_keys)
     if (key.empty()) throw UsageError("--api-key is empty; give a key, or leave the option out");
@@ -57,11 +66,17 @@ int serve_model(OpenAiRequest request) {
                                 .api_keys = request.api_keys,
                                 .allowed_origin = request.origin,
                                 .waiting_max = request.queue};
-  if (options.model_name.empty()) {
-    const std::filesystem::path path =
-        request.model.path.has_filename() ? request.model.path : request.model.path.parent_path();
-    options.model_name = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+  // A speech model alone is one too.
+  if (speech::is_transcriber(request.model.path)) {
+    if (!request.transcriber.empty())
+      throw UsageError("--transcriber: the model is a speech model itself; give one of them");
+    std::swap(request.model.path, request.transcriber);
   }
+  options.has_model = !request.model.path.empty();
+  options.has_transcriber = !request.transcriber.empty();
+  const std::string transcriber_name =
+      options.has_model || request.alias.empty() ? name_of_model(request.transcriber) : request.alias;
+  if (options.model_name.empty()) options.model_name = name_of_model(request.model.path);
   if (!request.quiet) options.http.log = [](std::string_view line) { put_message(line); };
   const bool is_local = request.host == "127.0.0.1" || request.host == "localhost" || request.host == "::1";
   if (!is_local && request.api_keys.empty())
@@ -71,9 +86,23 @@ int serve_model(OpenAiRequest request) {
   const std::string shown = request.host.find(':') == std::string::npos ? request.host : "[" + request.host + "]";
   const std::string url =
       fmt::format("{}://{}:{}/v1", request.certificate.empty() ? "http" : "https", shown, server->name());
-  put_message(fmt::format("loading {}; requests are answered with 503 until then", request.model.path.string()));
-  server->set_model(load_language_model(request.model, request.sequences));
-  put_message(fmt::format("serving {} on {}", options.model_name, url));
+  const auto tell_loading = [](const std::filesystem::path& path) {
+    put_message(fmt::format("loading {}; requests are answered with 503 until then", path.string()));
+  };
+  std::string names = options.has_model ? options.model_name : transcriber_name;
+  if (options.has_model) {
+    tell_loading(request.model.path);
+    server->set_model(load_language_model(request.model, request.sequences));
+  }
+  if (options.has_transcriber) {
+    tell_loading(request.transcriber);
+    use_threads(request.model);
+    server->set_transcriber(
+        speech::load_transcriber(request.transcriber, {.device = parse_device(request.model.device)}),
+        transcriber_name);
+    if (options.has_model) names += " and " + transcriber_name;
+  }
+  put_message(fmt::format("serving {} on {}", names, url));
   std::mutex mutex;
   std::condition_variable_any changed;
   std::unique_lock lock(mutex);
@@ -90,6 +119,8 @@ void set_up_serve(CLI::App& app, Action& action) {
   OpenAiRequest& r = *request;
   app.footer("docs/serving.md describes routes, structured output, tools and limits.");
   add_model_options(app, r.model);
+  app.add_option("--transcriber", r.transcriber,
+                 "folder of a Whisper model for /v1/audio/transcriptions; it may also be the model itself");
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")
       ->capture_default_str()

@@ -103,8 +103,8 @@ class CompletionAnswer {
   Extent reused_ = 0;
 };
 
-/// The entry of the model in a list of models.
-Value model_entry(const OpenAiModel& model, std::int64_t created);
+/// The entry of a model in a list of models.
+Value model_entry(std::string_view name, std::int64_t created);
 /// Counts in the text format of Prometheus.
 std::string metrics_text(const QueueCounts& counts);
 

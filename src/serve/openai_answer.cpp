@@ -306,8 +306,8 @@ Value embedding_answer(const EmbeddingRequest& request, const OpenAiModel& model
                         {"usage", Value::object({{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}})}});
 }
 
-Value model_entry(const OpenAiModel& model, std::int64_t created) {
-  return Value::object({{"id", model.name}, {"object", "model"}, {"created", created}, {"owned_by", "weft"}});
+Value model_entry(std::string_view name, std::int64_t created) {
+  return Value::object({{"id", name}, {"object", "model"}, {"created", created}, {"owned_by", "weft"}});
 }
 
 std::string metrics_text(const QueueCounts& counts) {

@@ -17,6 +17,7 @@ import openai  # noqa: E402
 import pydantic  # noqa: E402
 import tiny_model  # noqa: E402
 import vision_model  # noqa: E402
+import tiny_speech  # noqa: E402
 
 SCHEMAS = [
     {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}, "when": {"type": "string", "format": "date-time"}, "mail": {"type": "string", "format": "email"}},
@@ -36,11 +37,14 @@ class Person(pydantic.BaseModel):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model.put_byte_model(pathlib.Path(folder) / "noise")
-        server = subprocess.Popen([sys.argv[1], "serve", model, "--port", "0", "--device", "cpu", "--api-key", "the-key", "--quiet"], stderr=subprocess.PIPE, text=True)
+        ears, sound = tiny_speech.put_whisper(pathlib.Path(folder) / "ears"), tiny_speech.put_sound(pathlib.Path(folder) / "a.wav", 1.5)
+        server = subprocess.Popen([sys.argv[1], "serve", model, "--transcriber", ears, "--port", "0", "--device", "cpu", "--api-key", "the-key", "--quiet"], stderr=subprocess.PIPE, text=True)
         try:
-            while not (found := re.search(r"serving noise on (\S+)", server.stderr.readline())):
+            while not (found := re.search(r"serving noise and ears on (\S+)", server.stderr.readline())):
                 assert server.poll() is None
-            check(openai.OpenAI(base_url=found[1], api_key="the-key", max_retries=0))
+            client = openai.OpenAI(base_url=found[1], api_key="the-key", max_retries=0)
+            check(client)
+            check_speech(client, sound)
             try:
                 openai.OpenAI(base_url=found[1], api_key="another", max_retries=0).models.list()
                 raise AssertionError("a wrong key was taken")
@@ -73,10 +77,28 @@ def check_images():
             assert server.wait(60) == 0
 
 
+def check_speech(client, sound):
+    options = {"model": "ears", "language": "de", "temperature": 0.3}
+    verbose = client.audio.transcriptions.create(**options, file=sound, response_format="verbose_json", timestamp_granularities=["segment"])
+    assert verbose.language == "german" and abs(verbose.duration - 1.5) < 1e-6 and verbose.segments and verbose.segments[0].end > verbose.segments[0].start
+    plain = client.audio.transcriptions.create(**options, file=sound)
+    assert plain.text == verbose.text, (plain, verbose)
+    assert client.audio.transcriptions.create(**options, file=sound, response_format="text").strip() == verbose.text
+    events = list(client.audio.transcriptions.create(**options, file=sound, stream=True))
+    assert events[-1].type == "transcript.text.done" and events[-1].text == verbose.text, events
+    assert all(event.type == "transcript.text.delta" for event in events[:-1])
+    assert isinstance(client.audio.translations.create(model="ears", file=sound).text, str)
+    try:
+        client.audio.transcriptions.create(model="ears", file=("a.wav", b"RIFF"))
+        raise AssertionError("a broken file was taken")
+    except openai.BadRequestError as error:
+        assert error.body["param"] == "file", error.body
+
+
 def check(client):
     messages = [{"role": "user", "content": "hello"}]
     options = {"model": "noise", "messages": messages, "seed": 3}
-    assert [m.id for m in client.models.list()] == ["noise"] and client.models.retrieve("noise").owned_by == "weft"
+    assert [m.id for m in client.models.list()] == ["noise", "ears"] and client.models.retrieve("noise").owned_by == "weft"
 
     plain = client.chat.completions.create(**options, max_completion_tokens=20)
     text = plain.choices[0].message.content

@@ -11,6 +11,7 @@
 
 #include "remote/http/listener.hpp"
 #include "serve/openai.hpp"
+#include "serve/transcription_desk.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -46,6 +47,7 @@ struct OpenAiShared : HttpShared {
   std::int64_t created;
   std::mutex mutex;
   std::shared_ptr<Serving> serving;
+  std::shared_ptr<serve::TranscriptionDesk> desk;
 
   explicit OpenAiShared(const OpenAiOptions& options)
       : HttpShared{options.http},
@@ -108,10 +110,24 @@ class OpenAiConnection : public HttpConnection {
   }
 
  private:
-  std::shared_ptr<Serving> serving() {
+  template <class T>
+  std::shared_ptr<T> loaded(const std::shared_ptr<T>& model, bool will_come, const char* kind) {
     const std::lock_guard lock(shared_.mutex);
-    if (!shared_.serving) throw serve::OpenAiError(503, "the model is being loaded; ask again soon", {}, "loading");
-    return shared_.serving;
+    if (!will_come) throw serve::OpenAiError(404, fmt::format("this server has no {} model", kind), {}, "not_found");
+    if (!model) throw serve::OpenAiError(503, "the model is being loaded; ask again soon", {}, "loading");
+    return model;
+  }
+  std::shared_ptr<Serving> serving() { return loaded(shared_.serving, shared_.own.has_model, "language"); }
+  std::shared_ptr<serve::TranscriptionDesk> desk() {
+    return loaded(shared_.desk, shared_.own.has_transcriber, "speech");
+  }
+
+  /// An entry for each model.
+  Value::Array models() {
+    Value::Array entries;
+    if (shared_.own.has_model) entries.push_back(serve::model_entry(serving()->model.name, shared_.created));
+    if (shared_.own.has_transcriber) entries.push_back(serve::model_entry(desk()->name(), shared_.created));
+    return entries;
   }
 
   bool route(const Request& request) {
@@ -124,7 +140,7 @@ class OpenAiConnection : public HttpConnection {
     };
     if (path == "/health") {
       require(gets, "GET");
-      serving();
+      models();
       return send(200, Value::object({{"status", "ok"}}));
     }
     if (path == "/metrics") {
@@ -133,16 +149,13 @@ class OpenAiConnection : public HttpConnection {
     }
     if (path == kModels) {
       require(gets, "GET");
-      return send(200,
-                  Value::object({{"object", "list"},
-                                 {"data", Value::array({serve::model_entry(serving()->model, shared_.created)})}}));
+      return send(200, Value::object({{"object", "list"}, {"data", models()}}));
     }
     if (path.starts_with(kModels) && path.size() > kModels.size() + 1 && path[kModels.size()] == '/') {
       require(gets, "GET");
-      const auto held = serving();
-      if (path.substr(kModels.size() + 1) != held->model.name)
-        throw serve::OpenAiError(404, "the model does not exist here", "model", "model_not_found");
-      return send(200, serve::model_entry(held->model, shared_.created));
+      for (const Value& entry : models())
+        if (path.substr(kModels.size() + 1) == entry["id"].string()) return send(200, entry);
+      throw serve::OpenAiError(404, "the model does not exist here", "model", "model_not_found");
     }
     const bool is_chat = path == "/v1/chat/completions";
     if (is_chat || path == "/v1/completions") {
@@ -152,6 +165,11 @@ class OpenAiConnection : public HttpConnection {
     if (path == "/v1/embeddings") {
       require(posts, "POST");
       return embed(request);
+    }
+    const bool translates = path == "/v1/audio/translations";
+    if (translates || path == "/v1/audio/transcriptions") {
+      require(posts, "POST");
+      return transcribe(request, translates ? speech::Task::translate : speech::Task::transcribe);
     }
     throw serve::OpenAiError(404, "there is nothing at this path", {}, "not_found");
   }
@@ -192,11 +210,15 @@ class OpenAiConnection : public HttpConnection {
 
   static std::string event_of(const Value& data) { return fmt::format("data: {}\n\n", data.to_json()); }
 
-  bool stream(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+  bool begin_stream() {
     std::string headers;
     if (!shared_.own.allowed_origin.empty())
       headers = fmt::format("Access-Control-Allow-Origin: {}\r\n", shared_.own.allowed_origin);
-    if (!begin_events(headers)) return false;
+    return begin_events(headers);
+  }
+
+  bool stream(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+    if (!begin_stream()) return false;
     auto spoken = std::chrono::steady_clock::now();
     for (bool is_waiting = true; is_waiting;) {
       const auto event = ticket.next_until(std::chrono::steady_clock::now() + kLook, is_waiting);
@@ -232,6 +254,38 @@ class OpenAiConnection : public HttpConnection {
     return send(200, serve::embedding_answer(wanted, held->model, *rows, tokens));
   }
 
+  bool transcribe(const Request& request, speech::Task task) {
+    const auto held = desk();
+    const serve::TranscriptionRequest wanted = serve::read_transcription_request(
+        view(request[http::field::content_type]), request.body(), held->name(), held->transcriber(), task);
+    const auto ticket = held->submit(wanted);
+    if (wanted.streams && !begin_stream()) return false;
+    const auto refuse = [&](int status, const std::string& message, const std::string& code) {
+      if (!wanted.streams) throw serve::OpenAiError(status, message, {}, code);
+      write(event_of(serve::openai_error_body(status, message, {}, code)));
+      return false;
+    };
+    while (true) {
+      const auto event = ticket->next_until(std::chrono::steady_clock::now() + kLook);
+      if (!event) {
+        if (client_has_gone()) return false;  // which cancels the request
+        continue;
+      }
+      if (event->was_stopped) return refuse(503, "the server is stopping", "stopping");
+      if (!event->error.empty()) return refuse(event->is_ours ? 500 : 400, event->error, {});
+      if (event->segment) {
+        if (wanted.streams && !write(event_of(serve::transcription_delta(*event->segment)))) return false;
+        continue;
+      }
+      if (wanted.streams) {
+        write(event_of(serve::transcription_done(*event->transcript)) + "data: [DONE]\n\n");
+        return false;
+      }
+      serve::TranscriptionAnswer answer = serve::transcription_answer(wanted, *event->transcript);
+      return send(200, answer.type, std::move(answer.body));
+    }
+  }
+
   OpenAiShared& shared_;
 };
 
@@ -260,13 +314,23 @@ void OpenAiServer::set_model(llm::Model model) {
   state_->shared.serving = std::move(serving);
 }
 
+void OpenAiServer::set_transcriber(speech::Transcriber transcriber, const std::string& name) {
+  auto desk = std::make_shared<serve::TranscriptionDesk>(std::move(transcriber), name, state_->shared.own.waiting_max);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->shared.desk = std::move(desk);
+}
+
 void OpenAiServer::drain(std::chrono::milliseconds time) {
   std::shared_ptr<openai::Serving> serving;
+  std::shared_ptr<serve::TranscriptionDesk> desk;
   {
     const std::lock_guard lock(state_->shared.mutex);
     serving = state_->shared.serving;
+    desk = state_->shared.desk;
   }
-  if (serving) serving->queue.close(std::chrono::steady_clock::now() + time);
+  const auto until = std::chrono::steady_clock::now() + time;
+  if (desk) desk->close(until);
+  if (serving) serving->queue.close(until);
 }
 
 }  // namespace weft::remote

@@ -1,4 +1,4 @@
-// The HTTP API of OpenAI for one language model.
+// The HTTP API of OpenAI for one language model, one speech model, or both.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 
 #include "remote/http/server.hpp"
 #include "weft/llm.hpp"
+#include "weft/speech.hpp"
 
 namespace weft::remote {
 
@@ -17,20 +18,23 @@ struct OpenAiOptions {
   std::string model_name = "model";
   std::vector<std::string> api_keys;  ///< empty: every request is answered
   std::string allowed_origin;         ///< pages of this site may call (CORS), "*": of any; empty: none
-  std::size_t waiting_max = 64;       ///< requests that wait for a free sequence
+  std::size_t waiting_max = 64;       ///< requests that wait for a free sequence, or for the speech model
+  bool has_model = true;              ///< a language model will come
+  bool has_transcriber = false;       ///< a speech model will come
 };
 
 /// Serves until it is destroyed. Routes:
 ///
-///     GET    /health                    without a key; 503 until there is a model
+///     GET    /health                    without a key; 503 until all models are there
 ///     GET    /metrics                   counts in the text format of Prometheus
 ///     GET    /v1/models                 and /v1/models/NAME
 ///     POST   /v1/chat/completions       plain, or as server-sent events
 ///     POST   /v1/completions
 ///     POST   /v1/embeddings
+///     POST   /v1/audio/transcriptions   a form with a sound; and /v1/audio/translations
 ///
 /// A key comes as "Authorization: Bearer KEY". Errors have the body {"error": {"message", "type", "param", "code"}}. A client that
-/// leaves cancels its request. Thread safety: `set_model` and `drain` are for one thread.
+/// leaves cancels its request. Thread safety: the functions that set models and `drain` are for one thread.
 class OpenAiServer {
  public:
   /// Errors: as HttpServer.
@@ -40,6 +44,7 @@ class OpenAiServer {
 
   /// From here on, requests are answered.
   void set_model(llm::Model model);
+  void set_transcriber(speech::Transcriber transcriber, const std::string& name);
   /// Refuses new requests, and waits until those under way have ended or the time is over.
   void drain(std::chrono::milliseconds time);
 

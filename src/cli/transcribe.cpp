@@ -1,0 +1,123 @@
+// weft transcribe
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/language_model.hpp"
+#include "cli/output.hpp"
+#include "cli/stop_on_interrupt.hpp"
+#include "weft/audio/sound.hpp"
+#include "weft/device.hpp"
+#include "weft/error.hpp"
+#include "weft/speech.hpp"
+
+namespace weft::cli {
+namespace {
+
+struct TranscribeRequest {
+  ModelOptions model;  // path, device and threads
+  std::filesystem::path file;
+  std::string task = "transcribe", format = "text";
+  speech::TranscribeOptions options;
+  bool shows_times = false, detects = false, stats = false;
+  std::int64_t max_tokens = 0, seed = 0;
+};
+
+/// "01:02.34".
+std::string clock(double seconds) {
+  const auto hundredths = std::llround(seconds * 100);
+  return fmt::format("{:02}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100);
+}
+
+nlohmann::ordered_json json_of(const speech::Transcript& t) {
+  nlohmann::ordered_json json{{"text", t.text},
+                              {"language", t.language},
+                              {"language_probability", t.language_probability},
+                              {"seconds", t.seconds},
+                              {"segments", nlohmann::ordered_json::array()}};
+  for (const speech::Segment& s : t.segments)
+    json["segments"].push_back({{"begin", s.begin},
+                                {"end", s.end},
+                                {"text", s.text},
+                                {"tokens", s.tokens},
+                                {"temperature", s.temperature},
+                                {"mean_log_probability", s.mean_log_probability},
+                                {"compression_ratio", s.compression_ratio},
+                                {"no_speech_probability", s.no_speech_probability}});
+  return json;
+}
+
+int detect(const speech::Transcriber& model, const audio::Sound& sound) {
+  for (const auto& [code, probability] : model.detect_language(sound))
+    if (probability >= 0.001)
+      put_text(fmt::format("{:<4}{:<20}{:.3f}\n", code, speech::language_name(code), probability));
+  return kOk;
+}
+
+int transcribe(TranscribeRequest r) {
+  const audio::Sound sound = audio::load_wav(r.file);
+  use_threads(r.model);
+  set_default_device(parse_device(r.model.device));
+  const speech::Transcriber model = speech::load_transcriber(r.model.path);
+  if (r.detects) return detect(model, sound);
+  StopOnInterrupt stop;
+  r.options.task = r.task == "translate" ? speech::Task::translate : speech::Task::transcribe;
+  r.options.max_tokens = r.max_tokens;
+  r.options.seed = static_cast<std::uint64_t>(r.seed);
+  r.options.cancel = stop.token();
+  if (r.format == "text")
+    r.options.on_segment = [&](const speech::Segment& s) {
+      const std::string times = r.shows_times ? fmt::format("[{} - {}] ", clock(s.begin), clock(s.end)) : "";
+      if (!put_foreign(times + s.text + "\n")) stop.request_stop();
+    };
+  const auto start = std::chrono::steady_clock::now();
+  const speech::Transcript t = model.transcribe(sound, r.options);
+  if (r.format == "json") put_text(json_text(json_of(t), 2) + "\n");
+  if (r.format == "srt") put_foreign(speech::to_srt(t));
+  if (r.format == "vtt") put_foreign(speech::to_vtt(t));
+  if (r.stats) {
+    const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    put_message(fmt::format("{}; {:.1f} s of sound in {:.1f} s", model.describe(), t.seconds, taken));
+  }
+  return stop.signal() != 0 ? kInterrupted : kOk;
+}
+
+}  // namespace
+
+void set_up_transcribe(CLI::App& app, Action& action) {
+  auto request = std::make_shared<TranscribeRequest>();
+  TranscribeRequest& r = *request;
+  app.footer("docs/speech.md describes models, options and formats.");
+  app.add_option("model", r.model.path, "folder of a Whisper model: config.json, tokenizer.json, safetensors")
+      ->required();
+  app.add_option("file", r.file, "the sound: a WAV file")->required();
+  app.add_option("--language", r.options.language, "code or name of the language; otherwise it is detected");
+  app.add_option("--task", r.task, "transcribe: the words as they are; translate: into English")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"transcribe", "translate"}));
+  app.add_flag("--timestamps", r.shows_times, "show the times of segments in front of them (text)");
+  app.add_flag("!--no-timestamps", r.options.timestamps, "write no tokens of time: each window of 30 s is one segment");
+  app.add_option("--format", r.format, "text, json, srt or vtt")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json", "srt", "vtt"}));
+  app.add_option("--prompt", r.options.prompt, "text that comes before the sound, with names and spellings to expect");
+  app.add_option("--temperatures", r.options.temperatures,
+                 "the first is used for each window, the next ones where a text repeats itself or is improbable")
+      ->capture_default_str()
+      ->delimiter(',');
+  app.add_option("--max-tokens", r.max_tokens, "largest number of tokens of a window; 0: half of the model's positions")
+      ->capture_default_str();
+  app.add_option("--seed", r.seed, "of draws at temperatures above 0")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("!--no-context", r.options.condition_on_previous, "do not show the text so far to the model");
+  app.add_flag("--detect", r.detects, "print the probabilities of languages instead");
+  app.add_flag("--stats", r.stats, "tell the speed at the end");
+  app.add_option("--device", r.model.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_option("--threads", r.model.threads, "CPU threads; 0: one for each core")->capture_default_str();
+  app.callback([&action, request] { action = [request] { return transcribe(*request); }; });
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,128 @@
+#include "serve/openai_audio.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "base/quote.hpp"
+#include "serve/multipart.hpp"
+#include "serve/openai.hpp"
+#include "serve/openai_fields.hpp"
+#include "weft/error.hpp"
+
+namespace weft::serve {
+namespace {
+
+using Format = TranscriptionRequest::Format;
+
+double number_of(const FormPart& part, double least, double most) {
+  double value = 0;
+  const char *begin = part.content.data(), *end = begin + part.content.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error != std::errc() || stop != end || !(value >= least && value <= most))
+    refuse_field(part.name, fmt::format("is {}, not a number from {} to {}", quote(part.content, 40), least, most));
+  return value;
+}
+
+Format format_of(const FormPart& part) {
+  constexpr std::pair<std::string_view, Format> kFormats[] = {{"json", Format::json},
+                                                              {"text", Format::text},
+                                                              {"srt", Format::srt},
+                                                              {"verbose_json", Format::verbose_json},
+                                                              {"vtt", Format::vtt}};
+  for (const auto& [name, format] : kFormats)
+    if (part.content == name) return format;
+  refuse_field(part.name,
+               fmt::format("is {}; known are json, text, srt, verbose_json and vtt", quote(part.content, 40)));
+}
+
+Value segment_value(const speech::Segment& s, std::size_t index) {
+  Value::Array tokens;
+  for (const std::int32_t token : s.tokens) tokens.emplace_back(token);
+  return Value::object({{"id", index},
+                        {"seek", static_cast<std::int64_t>(std::llround(s.begin * 100))},
+                        {"start", s.begin},
+                        {"end", s.end},
+                        {"text", s.text},
+                        {"tokens", tokens},
+                        {"temperature", s.temperature},
+                        {"avg_logprob", s.mean_log_probability},
+                        {"compression_ratio", s.compression_ratio},
+                        {"no_speech_prob", s.no_speech_probability}});
+}
+
+}  // namespace
+
+TranscriptionRequest read_transcription_request(std::string_view type, std::string_view body, std::string_view model,
+                                                const speech::Transcriber& transcriber, speech::Task task) {
+  const std::vector<FormPart> parts = parse_form(type, body);
+  const FormPart* file = find_part(parts, "file");
+  if (!file) refuse_field("file", "is missing: a WAV file");
+  if (const FormPart* name = find_part(parts, "model"); name && name->content != model)
+    throw OpenAiError(
+        404,
+        fmt::format("the model {} does not exist here; {} writes down speech", quote(name->content, 60), quote(model)),
+        "model", "model_not_found");
+  TranscriptionRequest request;
+  request.options.task = task;
+  if (const FormPart* part = find_part(parts, "language")) request.options.language = part->content;
+  if (const FormPart* part = find_part(parts, "prompt")) request.options.prompt = part->content;
+  if (const FormPart* part = find_part(parts, "response_format")) request.format = format_of(*part);
+  if (const FormPart* part = find_part(parts, "stream"))
+    request.streams = part->content == "true" || part->content == "1";
+  // A temperature of 0 leaves it to the server to raise it where a text is improbable.
+  if (const FormPart* part = find_part(parts, "temperature"))
+    if (const double temperature = number_of(*part, 0, 1); temperature > 0)
+      request.options.temperatures = {temperature};
+  for (const FormPart& part : parts)
+    if ((part.name == "timestamp_granularities[]" || part.name == "timestamp_granularities") &&
+        part.content != "segment")
+      refuse_field(part.name,
+                   fmt::format("has {}; times of segments are known, not of words", quote(part.content, 40)));
+  try {
+    if (!request.options.language.empty()) transcriber.prompt_tokens(request.options.language, task, true);
+  } catch (const UsageError& error) {
+    throw OpenAiError(400, error.what(), "language");
+  }
+  try {
+    request.sound = audio::parse_wav(std::as_bytes(std::span(file->content)),
+                                     file->file_name.empty() ? "file" : quote(file->file_name, 60));
+  } catch (const FileError& error) {
+    throw OpenAiError(400, error.what(), "file");
+  }
+  return request;
+}
+
+TranscriptionAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& t) {
+  switch (request.format) {
+    case Format::text: return {"text/plain; charset=utf-8", t.text + "\n"};
+    case Format::srt: return {"text/plain; charset=utf-8", speech::to_srt(t)};
+    case Format::vtt: return {"text/vtt; charset=utf-8", speech::to_vtt(t)};
+    case Format::json: break;
+    case Format::verbose_json: {
+      Value::Array segments;
+      for (const speech::Segment& s : t.segments) segments.push_back(segment_value(s, segments.size()));
+      const Value answer =
+          Value::object({{"task", request.options.task == speech::Task::translate ? "translate" : "transcribe"},
+                         {"language", speech::language_name(t.language)},
+                         {"duration", t.seconds},
+                         {"text", t.text},
+                         {"segments", segments}});
+      return {"application/json", answer.to_json()};
+    }
+  }
+  const Value usage =
+      Value::object({{"type", "duration"}, {"seconds", static_cast<std::int64_t>(std::ceil(t.seconds))}});
+  return {"application/json", Value::object({{"text", t.text}, {"usage", usage}}).to_json()};
+}
+
+Value transcription_delta(const speech::Segment& segment) {
+  return Value::object({{"type", "transcript.text.delta"}, {"delta", segment.text + " "}});
+}
+
+Value transcription_done(const speech::Transcript& t) {
+  return Value::object({{"type", "transcript.text.done"}, {"text", t.text}});
+}
+
+}  // namespace weft::serve

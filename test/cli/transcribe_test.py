@@ -1,0 +1,83 @@
+#!/usr/bin/python3
+"""weft transcribe: transcribe_test.py WEFT [unittest arguments]. What it prints, and what it refuses."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import tiny_speech
+
+WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
+OK, USAGE, FILE, INTERRUPTED = 0, 2, 3, 130
+# Every window has a text, however improbable: the model says noise.
+NOISE = ["--temperatures", "0", "--device", "cpu"]
+
+
+class Transcribe(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-transcribe-"))
+        cls.model = tiny_speech.put_whisper(cls.folder / "tiny")
+        cls.sound = tiny_speech.put_sound(cls.folder / "a.wav", 2.3, 22050)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def weft(self, *arguments, code=OK):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+        done = subprocess.run([WEFT, *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=120, env=environment, cwd=self.folder)
+        self.assertEqual(done.returncode, code, done.stderr[:2000])
+        return done.stdout if code == OK else done.stderr
+
+    def test_formats_tell_the_same(self):
+        whole = json.loads(self.weft("transcribe", "tiny", "a.wav", "--format", "json", "--language", "german", *NOISE))
+        self.assertEqual((whole["language"], whole["language_probability"]), ("de", 1))
+        self.assertAlmostEqual(whole["seconds"], 2.3, 3)
+        segments = whole["segments"]
+        self.assertGreater(len(segments), 1)
+        for a, b in zip(segments, segments[1:]):
+            self.assertLess(a["begin"], a["end"])
+            self.assertLessEqual(a["end"], b["begin"])
+        plain = self.weft("transcribe", "tiny", "a.wav", "--language", "de", "--timestamps", *NOISE).splitlines()
+        times = [re.match(r"\[(\d\d):(\d\d\.\d\d) - (\d\d):(\d\d\.\d\d)\] ", line) for line in plain]
+        self.assertEqual([round(s["begin"], 2) for s in segments], [float(t[2]) for t in times if t])
+        srt = self.weft("transcribe", "tiny", "a.wav", "--language", "de", "--format", "srt", *NOISE)
+        self.assertEqual(srt.count(" --> "), len(segments))
+        self.assertTrue(srt.startswith("1\n00:00:0"))
+        self.assertTrue(self.weft("transcribe", "tiny", "a.wav", "--format", "vtt", *NOISE).startswith("WEBVTT\n\n00:00:0"))
+
+    def test_languages_are_detected(self):
+        lines = self.weft("transcribe", "tiny", "a.wav", "--detect", *NOISE).splitlines()
+        self.assertEqual({line.split()[0] for line in lines} - {"en", "de", "fr"}, set())
+        self.assertAlmostEqual(sum(float(line.split()[2]) for line in lines), 1, 1)
+        found = json.loads(self.weft("transcribe", "tiny", "a.wav", "--format", "json", *NOISE))
+        self.assertEqual(found["language"], lines[0].split()[0])
+
+    def test_refuses(self):
+        self.assertIn('does not know the language "xx"', self.weft("transcribe", "tiny", "a.wav", "--language", "xx", *NOISE, code=USAGE))
+        self.weft("transcribe", "tiny", "a.wav", "--format", "mp3", code=USAGE)
+        self.weft("transcribe", "tiny", "a.wav", "--temperatures", "-1", code=USAGE)
+        (self.folder / "bad.wav").write_bytes(self.sound.read_bytes()[:1000])
+        self.assertIn("bad.wav: 202", self.weft("transcribe", "tiny", "bad.wav", code=FILE))
+        self.assertIn("is not a WAV file", self.weft("transcribe", "tiny", "tiny/config.json", code=FILE))
+        self.weft("transcribe", "tiny", "none.wav", code=FILE)
+        self.weft("transcribe", "none", "a.wav", code=FILE)
+
+    def test_ctrl_c_ends_it(self):
+        long = tiny_speech.put_sound(self.folder / "long.wav", 200, 8000)
+        process = subprocess.Popen([WEFT, "transcribe", self.model, long, *NOISE], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+
+
+if __name__ == "__main__":
+    unittest.main()
