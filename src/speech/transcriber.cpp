@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json.hpp"
 #include "base/philox.hpp"
 #include "speech/decoding.hpp"
 #include "speech/log_mel.hpp"
+#include "speech/model_type.hpp"
 #include "speech/whisper.hpp"
 #include "speech/windows.hpp"
 #include "weft/error.hpp"
@@ -115,11 +115,6 @@ Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOpti
   return Transcriber(std::make_shared<detail::WhisperEngine>(folder, options));
 }
 
-bool is_transcriber(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "config.json";
-  if (!std::filesystem::is_regular_file(file)) return false;
-  const Json json = read_json_file(file, {.max_bytes = std::uint64_t{8} << 20});
-  return json.is_object() && json.value("model_type", Json()) == "whisper";
-}
+bool is_transcriber(const std::filesystem::path& folder) { return model_type_of(folder) == "whisper"; }
 
 }  // namespace weft::speech

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/file.hpp"
@@ -70,13 +70,24 @@ Tensor Weights::dense(const std::string& name, const Shape& shape) {
   return tensor_from_bytes(values.data(), shape, DType::f32, device_).named(name);
 }
 
-void Weights::finish(std::initializer_list<std::string_view> known) const {
+Tensor Weights::kernel(const std::string& name, const Shape& shape) {
+  const Shape lengths{shape[0], 1, 1};
+  // Two names of the same, of older and newer versions of PyTorch.
+  for (const auto& [length, direction] :
+       {std::pair(".weight_g", ".weight_v"),
+        std::pair(".parametrizations.weight.original0", ".parametrizations.weight.original1")})
+    if (has(name + length)) {
+      const Tensor v = dense(name + direction, shape);
+      return (v * (dense(name + length, lengths) / norm(v, {1, 2}, {.keepdims = true}))).eval();
+    }
+  return dense(name + ".weight", shape);
+}
+
+void Weights::finish(FunctionRef<bool(std::string_view name)> is_known) const {
   std::string surplus;
   int count = 0;
   for (const io::SourceTensor& tensor : source_.tensors()) {
-    const bool is_known =
-        std::any_of(known.begin(), known.end(), [&](std::string_view end) { return tensor.name.ends_with(end); });
-    if (taken_.contains(&tensor) || is_known) continue;
+    if (taken_.contains(&tensor) || is_known(tensor.name)) continue;
     if (++count <= 20) surplus += fmt::format("\n  {} {}", quote(tensor.name), tensor.shape.to_string());
   }
   if (count > 0)

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/function_ref.hpp"
 #include "io/tensor_source.hpp"
 #include "weft/tensor.hpp"
 
@@ -25,8 +26,10 @@ class Weights {
   Tensor matrix(const std::string& name, Extent rows, Extent columns);
   /// f32 of this shape.
   Tensor dense(const std::string& name, const Shape& shape);
-  /// FileError that lists tensors that were not taken, but for names that end with one of these.
-  void finish(std::initializer_list<std::string_view> known) const;
+  /// The kernel of a convolution, dense, whose file may hold it as a length for each output channel and directions: w = g v / |v|.
+  Tensor kernel(const std::string& name, const Shape& shape);
+  /// FileError that lists tensors that were not taken, but for names that are known to be of no use here.
+  void finish(FunctionRef<bool(std::string_view name)> is_known) const;
   std::uint64_t bytes() const { return bytes_; }
 
  private:

@@ -77,7 +77,7 @@ WhisperEngine::WhisperEngine(const std::filesystem::path& folder, const LoadOpti
     weights.choose_prefix({"proj_out."});
     head_ = weights.matrix("weight", c.vocabulary, c.width);
   }
-  weights.finish({"proj_out.weight"});
+  weights.finish([](std::string_view name) { return name == "proj_out.weight"; });
   weight_bytes_ = weights.bytes();
   for (const auto& [code, id] : tokens_.languages) languages_.push_back(code);
   if (languages_.empty()) languages_.emplace_back("en");

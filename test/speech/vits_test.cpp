@@ -1,0 +1,163 @@
+// Tiny random voices against the transformers library (make_vits.py): tokens, durations and samples, with the noise that Weft draws.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/message_of.hpp"
+#include "llm/tiny_model.hpp"
+#include "runtime/devices.hpp"
+#include "speech/vits_config.hpp"
+#include "webgpu_driver.hpp"
+#include "weft/error.hpp"
+#include "weft/speech.hpp"
+
+namespace weft::speech {
+namespace {
+
+using test::message_of;
+using test::TemporaryFolder;
+
+constexpr const char* kText = "it's a weft-loom";
+constexpr std::uint64_t kSeed = 7;
+
+const Json& vits_golden() {
+  static const Json json = read_json_file(WEFT_TEST_VITS);
+  return json;
+}
+
+void put_voice(const TemporaryFolder& folder, const Json& c, const Json& changes = {}) {
+  test::TinyTensors tensors;
+  for (const auto& [key, extents] : c.at("tensors").items()) {
+    const Shape shape(extents.get<std::vector<Extent>>());
+    const bool is_factor = key.ends_with("weight_g") || (shape.rank() == 1 && key.ends_with(".weight"));
+    const bool is_small = shape.rank() == 1 || is_factor || key.ends_with("translate") || key.ends_with("log_scale");
+    const double scale = is_small ? 0.3 : 1.7 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
+    tensors[key] = test::random_values(key, shape, scale, is_factor ? 1 : 0);
+  }
+  Json config = c.at("config");
+  if (!changes.is_null()) config.update(changes);
+  test::put({"voice", config, tensors}, folder);
+  folder.put("vocab.json", c.at("vocabulary").dump());
+}
+
+Voice tiny_voice(const std::string& name, Device device = kCpu) {
+  const TemporaryFolder folder;
+  put_voice(folder, vits_golden().at(name));
+  return load_voice(folder.path(), {.device = device});
+}
+
+double worst_sample(const audio::Sound& sound, const Json& chosen) {
+  double worst = 0;
+  for (const Json& e : chosen)
+    worst = std::max(worst, std::abs(sound.samples[e[0].get<std::size_t>()] - e[1].get<double>()));
+  return worst;
+}
+
+TEST(Vits, SpeaksAsTransformersDoes) {
+  for (const auto& [name, c] : vits_golden().items()) {
+    SCOPED_TRACE(name);
+    const Voice voice = tiny_voice(name);
+    const std::vector<std::int32_t> tokens = voice.encode(kText);
+    EXPECT_EQ(tokens, c["tokens"].get<std::vector<std::int32_t>>());
+    const audio::Sound sound = voice.synthesize(tokens, {.speaker = c["speaker"], .seed = kSeed});
+    EXPECT_EQ(sound.rate, 8000);
+    ASSERT_EQ(sound.samples.size(), c["samples"].get<std::size_t>());
+    EXPECT_LT(worst_sample(sound, c["chosen"]), 1e-4);
+  }
+}
+
+TEST(Vits, CharactersAreThoseOfTransformers) {
+  const Voice voice = tiny_voice("predicted");
+  for (const auto& [text, wanted] : vits_golden().at("predicted").at("texts").items())
+    EXPECT_EQ(voice.encode(text), wanted.get<std::vector<std::int32_t>>()) << text;
+  EXPECT_EQ(message_of<UsageError>([&] { voice.encode("123"); }), "speak: the voice knows no character of \"123\"");
+}
+
+TEST(Vits, RunsOnWebGpu) {
+  if (test::choose_driver().empty()) GTEST_SKIP() << "no driver";
+  const Device gpu = parse_device("webgpu:0");
+  runtime::backend_of(gpu);
+  const Json& c = vits_golden().at("predicted");
+  const Voice voice = tiny_voice("predicted", gpu);
+  const audio::Sound sound = voice.synthesize(voice.encode(kText), {.seed = kSeed});
+  ASSERT_EQ(sound.samples.size(), c["samples"].get<std::size_t>());
+  EXPECT_LT(worst_sample(sound, c["chosen"]), 5e-4);
+}
+
+TEST(Vits, SentencesAndSettings) {
+  const Voice voice = tiny_voice("predicted");
+  std::size_t told = 0, count = 0;
+  const audio::Sound two =
+      voice.speak("First one. And then?",
+                  {.pause = 0.5, .on_sentence = [&](const audio::Sound& s) { told += s.frames(), ++count; }});
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(told, two.frames());
+  const std::size_t first = voice.synthesize(voice.encode("First one.")).frames(),
+                    second = voice.synthesize(voice.encode("And then?"), {}, 1).frames();
+  EXPECT_EQ(two.frames(), first + second + 4000);
+  EXPECT_TRUE(std::all_of(two.samples.begin() + static_cast<std::ptrdiff_t>(first),
+                          two.samples.begin() + static_cast<std::ptrdiff_t>(first + 4000),
+                          [](float x) { return x == 0; }));
+  // Faster is shorter, seeds differ, and without noise they do not.
+  EXPECT_LT(voice.speak("the same words", {.rate = 2}).frames(), voice.speak("the same words", {.rate = 0.5}).frames());
+  EXPECT_NE(voice.speak("words", {.seed = 1}).samples, voice.speak("words", {.seed = 2}).samples);
+  EXPECT_EQ(voice.speak("words", {.noise = 0, .seed = 1}).samples,
+            voice.speak("words", {.noise = 0, .seed = 2}).samples);
+  const Voice several = tiny_voice("speakers-predicted");
+  EXPECT_EQ(several.speakers(), 3);
+  EXPECT_NE(several.speak("words", {.speaker = 0}).samples, several.speak("words", {.speaker = 1}).samples);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(voice.speak("never", {.cancel = stop.get_token()}).frames(), 0u);
+}
+
+TEST(Vits, RefusesWrongOptions) {
+  const Voice voice = tiny_voice("predicted");
+  EXPECT_THROW(voice.speak("a", {.rate = 0}), UsageError);
+  EXPECT_THROW(voice.speak("a", {.noise = -1}), UsageError);
+  EXPECT_THROW(voice.speak("a", {.speaker = 1}), UsageError);
+  EXPECT_THROW(voice.speak("a", {.pause = NAN}), UsageError);
+  EXPECT_THROW(voice.speak("..."), UsageError);
+  EXPECT_THROW(voice.speak(""), UsageError);
+  EXPECT_THROW(voice.synthesize(std::vector<std::int32_t>{99}), UsageError);
+  EXPECT_THROW(voice.synthesize(std::vector<std::int32_t>{}), UsageError);
+  EXPECT_THROW(voice.synthesize(std::vector<std::int32_t>(5000, 1)), UsageError);
+}
+
+TEST(Vits, RefusesFoldersThatDoNotFit) {
+  const auto refusal = [](const Json& changes, const char* tokenizer = nullptr, const char* text = "abc") {
+    const TemporaryFolder folder;
+    put_voice(folder, vits_golden().at("drawn"), changes);
+    if (tokenizer) folder.put("tokenizer_config.json", tokenizer);
+    return message_of<Error>([&] { load_voice(folder.path()).encode(text); });
+  };
+  EXPECT_EQ(refusal({}), "no error");
+  EXPECT_NE(refusal({{"model_type", "whisper"}}).find("voices are of the type \"vits\""), std::string::npos);
+  EXPECT_NE(refusal({{"upsample_rates", {4, 3}}}).find("has 4 for a rate of 3"), std::string::npos);
+  EXPECT_NE(refusal({{"upsample_rates", {4096, 4096, 4096}}}).find("differ in length"), std::string::npos);
+  EXPECT_NE(refusal({{"hidden_size", 17}}).find("which 2 heads do not divide"), std::string::npos);
+  EXPECT_NE(refusal({{"num_hidden_layers", 3}}).find("text_encoder.encoder.layers.2"), std::string::npos);
+  EXPECT_NE(refusal({{"num_hidden_layers", 1}}).find("of another model"), std::string::npos);
+  EXPECT_NE(refusal({{"hidden_act", "tanh"}}).find("known are relu and gelu"), std::string::npos);
+  EXPECT_NE(refusal({{"depth_separable_channels", 4}}).find("must be 2"), std::string::npos);
+  EXPECT_NE(refusal({{"sampling_rate", 0}}).find("sampling_rate"), std::string::npos);
+  EXPECT_NE(refusal({}, R"({"phonemize": true})").find("reads phonemes"), std::string::npos);
+  EXPECT_NE(refusal({}, R"({"is_uroman": true})", "абв").find("romanise the text first"), std::string::npos);
+  EXPECT_NE(refusal({{"vocab_size", 20}}).find("not a token of the vocabulary of 20"), std::string::npos);
+}
+
+TEST(Sentences, EndAtMarks) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(sentences_of("One. Two? Three"), (Texts{"One.", " Two?", " Three"}));
+  EXPECT_EQ(sentences_of("pi is 3.14; e.g. e"), (Texts{"pi is 3.14;", " e.g.", " e"}));
+  EXPECT_EQ(sentences_of("... - !"), Texts{});
+  EXPECT_EQ(sentences_of("日本。語"), (Texts{"日本。", "語"}));
+  for (const std::string& part : sentences_of(std::string(1000, 'a') + " " + std::string(50, 'b'), 100))
+    EXPECT_LE(part.size(), 100u);
+  EXPECT_EQ(sentences_of("aaa bbb ccc", 6), (Texts{"aaa ", "bbb ", "ccc"}));
+  EXPECT_THROW(sentences_of("\xff"), FileError);
+}
+
+}  // namespace
+}  // namespace weft::speech
