@@ -11,6 +11,7 @@ std::span<const Command> commands() {
       {"embed", "Models", "compare images with texts: CLIP and SigLIP", set_up_embed},
       {"serve", "Models", "serve a language model over HTTP, by the API of OpenAI", set_up_serve},
       {"transcribe", "Models", "write down speech: weft transcribe MODEL FILE.wav", set_up_transcribe},
+      {"speak", "Models", "say a text: weft speak MODEL TEXT --out FILE.wav", set_up_speak},
       {"perplexity", "Models", "how well a language model predicts a text", set_up_perplexity},
       {"template", "Models", "print the text that a model reads: weft template render", set_up_template},
       {"tokenize", "Models", "cut a text into the tokens of a model, or put tokens together", set_up_tokenize},

@@ -47,6 +47,7 @@ void set_up_describe(CLI::App& app, Action& action);
 void set_up_embed(CLI::App& app, Action& action);
 void set_up_serve(CLI::App& app, Action& action);
 void set_up_transcribe(CLI::App& app, Action& action);
+void set_up_speak(CLI::App& app, Action& action);
 void set_up_perplexity(CLI::App& app, Action& action);
 void set_up_template(CLI::App& app, Action& action);
 void set_up_tokenize(CLI::App& app, Action& action);

@@ -1,9 +1,11 @@
 // weft serve
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <tuple>
 
 #include "base/file.hpp"
 #include "cli/commands.hpp"
@@ -20,7 +22,7 @@ namespace {
 
 struct OpenAiRequest {
   ModelOptions model;
-  std::filesystem::path transcriber;  // folder of a speech model
+  std::filesystem::path transcriber, voice;  // folders of speech models
   std::string host = "127.0.0.1", alias, origin;
   int port = 8080, sequences = 4;
   std::size_t queue = 64;
@@ -67,15 +69,18 @@ int serve_model(OpenAiRequest request) {
                                 .allowed_origin = request.origin,
                                 .waiting_max = request.queue};
   // A speech model alone is one too.
-  if (speech::is_transcriber(request.model.path)) {
-    if (!request.transcriber.empty())
-      throw UsageError("--transcriber: the model is a speech model itself; give one of them");
-    std::swap(request.model.path, request.transcriber);
-  }
+  for (const auto& [is_one, path, option] :
+       {std::tuple(speech::is_transcriber(request.model.path), &request.transcriber, "--transcriber"),
+        std::tuple(speech::is_voice(request.model.path), &request.voice, "--voice")})
+    if (is_one) {
+      if (!path->empty())
+        throw UsageError(fmt::format("{}: the model is such a model itself; give one of them", option));
+      std::swap(request.model.path, *path);
+    }
   options.has_model = !request.model.path.empty();
   options.has_transcriber = !request.transcriber.empty();
-  const std::string transcriber_name =
-      options.has_model || request.alias.empty() ? name_of_model(request.transcriber) : request.alias;
+  options.has_voice = !request.voice.empty();
+  if (!options.has_model && !request.alias.empty()) throw UsageError("--alias names a language model; leave it out");
   if (options.model_name.empty()) options.model_name = name_of_model(request.model.path);
   if (!request.quiet) options.http.log = [](std::string_view line) { put_message(line); };
   const bool is_local = request.host == "127.0.0.1" || request.host == "localhost" || request.host == "::1";
@@ -89,20 +94,24 @@ int serve_model(OpenAiRequest request) {
   const auto tell_loading = [](const std::filesystem::path& path) {
     put_message(fmt::format("loading {}; requests are answered with 503 until then", path.string()));
   };
-  std::string names = options.has_model ? options.model_name : transcriber_name;
+  std::vector<std::string> names;
   if (options.has_model) {
     tell_loading(request.model.path);
     server->set_model(load_language_model(request.model, request.sequences));
+    names.push_back(options.model_name);
+  }
+  use_threads(request.model);
+  const speech::LoadOptions load{.device = parse_device(request.model.device)};
+  if (options.has_voice) {
+    tell_loading(request.voice);
+    server->set_voice(speech::load_voice(request.voice, load), names.emplace_back(name_of_model(request.voice)));
   }
   if (options.has_transcriber) {
     tell_loading(request.transcriber);
-    use_threads(request.model);
-    server->set_transcriber(
-        speech::load_transcriber(request.transcriber, {.device = parse_device(request.model.device)}),
-        transcriber_name);
-    if (options.has_model) names += " and " + transcriber_name;
+    server->set_transcriber(speech::load_transcriber(request.transcriber, load),
+                            names.emplace_back(name_of_model(request.transcriber)));
   }
-  put_message(fmt::format("serving {} on {}", names, url));
+  put_message(fmt::format("serving {} on {}", fmt::join(names, " and "), url));
   std::mutex mutex;
   std::condition_variable_any changed;
   std::unique_lock lock(mutex);
@@ -121,6 +130,7 @@ void set_up_serve(CLI::App& app, Action& action) {
   add_model_options(app, r.model);
   app.add_option("--transcriber", r.transcriber,
                  "folder of a Whisper model for /v1/audio/transcriptions; it may also be the model itself");
+  app.add_option("--voice", r.voice, "folder of a VITS voice for /v1/audio/speech; it may also be the model itself");
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")
       ->capture_default_str()

@@ -28,6 +28,7 @@ class RunningOpenAi : public OpenAiService {
   void set_transcriber(speech::Transcriber transcriber, const std::string& name) override {
     server_.set_transcriber(std::move(transcriber), name);
   }
+  void set_voice(speech::Voice voice, const std::string& name) override { server_.set_voice(std::move(voice), name); }
   void drain(std::chrono::milliseconds time) override { server_.drain(time); }
 
  private:

@@ -28,6 +28,7 @@ class OpenAiService : public Server {
  public:
   virtual void set_model(llm::Model model) = 0;
   virtual void set_transcriber(speech::Transcriber transcriber, const std::string& name) = 0;
+  virtual void set_voice(speech::Voice voice, const std::string& name) = 0;
   virtual void drain(std::chrono::milliseconds time) = 0;
 };
 

@@ -94,7 +94,7 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
   return request;
 }
 
-TranscriptionAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& t) {
+AudioAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& t) {
   switch (request.format) {
     case Format::text: return {"text/plain; charset=utf-8", t.text + "\n"};
     case Format::srt: return {"text/plain; charset=utf-8", speech::to_srt(t)};
@@ -115,6 +115,53 @@ TranscriptionAnswer transcription_answer(const TranscriptionRequest& request, co
   const Value usage =
       Value::object({{"type", "duration"}, {"seconds", static_cast<std::int64_t>(std::ceil(t.seconds))}});
   return {"application/json", Value::object({{"text", t.text}, {"usage", usage}}).to_json()};
+}
+
+SpeechRequest read_speech_request(const Value& body, std::string_view model, const speech::Voice& voice) {
+  constexpr std::size_t kInputBytesMax = 1 << 16;
+  constexpr int kFormatsRate = 24000;
+  if (!body.is_object()) throw OpenAiError(400, "the body is not a JSON object");
+  if (const Value* name = given(body, "model"); name && string_in(*name, "model") != model)
+    throw OpenAiError(
+        404, fmt::format("the model {} does not exist here; {} speaks", quote(name->string(), 60), quote(model)),
+        "model", "model_not_found");
+  SpeechRequest request;
+  const Value* input = given(body, "input");
+  if (!input) refuse_field("input", "is missing: the text to say");
+  request.text = string_in(*input, "input");
+  if (request.text.size() > kInputBytesMax)
+    refuse_field("input", fmt::format("has more than {} bytes", kInputBytesMax));
+  if (const Value* format = given(body, "response_format")) {
+    const std::string name = string_in(*format, "response_format");
+    if (name != "wav" && name != "pcm")
+      refuse_field("response_format",
+                   fmt::format("is {}; known are wav and pcm (16 bits, {} Hz)", quote(name, 40), kFormatsRate));
+    if (name == "pcm") request.format = SpeechRequest::Format::pcm;
+  }
+  if (given(body, "speed")) request.options.rate = number_in(body, "speed", 0.25, 4, 1);
+  if (const Value* stream = given(body, "stream_format"); stream && string_in(*stream, "stream_format") != "audio")
+    refuse_field("stream_format", "is not audio; sounds are sent as they are");
+  request.options.seed = static_cast<std::uint64_t>(integer_in(body, "seed", 0, INT64_MAX, 0));
+  if (const Value* speaker = given(body, "voice")) {
+    const std::string name = string_in(*speaker, "voice");
+    Extent number = 0;
+    const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && stop == name.data() + name.size()) {
+      if (number < 0 || number >= voice.speakers())
+        refuse_field("voice", fmt::format("is {}; the model has {} speakers, from 0 on", number, voice.speakers()));
+      request.options.speaker = number;
+    }
+  }
+  return request;
+}
+
+AudioAnswer speech_answer(const SpeechRequest& request, const audio::Sound& sound) {
+  constexpr int kPcmRate = 24000;
+  constexpr std::size_t kHeaderBytes = 44;  // of PCM of one channel
+  const bool is_pcm = request.format == SpeechRequest::Format::pcm;
+  const std::vector<std::byte> bytes = audio::wav_bytes(is_pcm ? audio::resample(sound, kPcmRate) : sound);
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return {is_pcm ? "audio/pcm" : "audio/wav", std::string(is_pcm ? all.substr(kHeaderBytes) : all)};
 }
 
 Value transcription_delta(const speech::Segment& segment) {

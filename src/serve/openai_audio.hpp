@@ -24,13 +24,24 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
                                                 const speech::Transcriber& transcriber, speech::Task task);
 
 /// The answer: its body, and the type of it.
-struct TranscriptionAnswer {
+struct AudioAnswer {
   std::string type, body;
 };
-TranscriptionAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& transcript);
+AudioAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& transcript);
 
 // Events of a stream: a segment's text, and the end.
 Value transcription_delta(const speech::Segment& segment);
 Value transcription_done(const speech::Transcript& transcript);
+
+/// A request of /v1/audio/speech.
+struct SpeechRequest {
+  std::string text;
+  speech::SpeakOptions options;
+  enum class Format : std::uint8_t { wav, pcm } format = Format::wav;
+};
+/// Reads the body. `voice` is a number of a speaker, or any name, which is then the first one. Errors: OpenAiError as above.
+SpeechRequest read_speech_request(const Value& body, std::string_view model, const speech::Voice& voice);
+/// The bytes: a WAV file, or samples of 16 bits at 24 kHz, as the API says.
+AudioAnswer speech_answer(const SpeechRequest& request, const audio::Sound& sound);
 
 }  // namespace weft::serve

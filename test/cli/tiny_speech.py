@@ -1,4 +1,4 @@
-"""A tiny Whisper of random weights, whose windows have a second, and a sound for it."""
+"""A tiny Whisper of random weights, whose windows have a second, a sound for it, and a tiny voice."""
 import json
 import math
 import pathlib
@@ -8,13 +8,13 @@ import wave
 
 import tiny_model
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "speech" / "whisper.json"
+SPEECH = pathlib.Path(__file__).parents[1] / "speech"
 
 
 def put_whisper(folder):
     """The configuration that test/speech/make.py asked transformers about, with other weights."""
     folder.mkdir()
-    golden = json.loads(GOLDEN.read_text())
+    golden = json.loads((SPEECH / "whisper.json").read_text())
     (folder / "config.json").write_text(json.dumps(golden["config"]))
     (folder / "generation_config.json").write_text(json.dumps(golden["generation_config"]))
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
@@ -24,17 +24,31 @@ def put_whisper(folder):
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
+    put_weights(folder, golden["tensors"], lambda name, shape: 1.5 if name.endswith("decoder.embed_positions.weight") else None)
+    return folder
+
+
+def put_voice(folder, name="predicted"):
+    """A configuration that test/speech/make_vits.py asked transformers about, with other weights."""
+    folder.mkdir()
+    golden = json.loads((SPEECH / "vits.json").read_text())[name]
+    (folder / "config.json").write_text(json.dumps(golden["config"]))
+    (folder / "vocab.json").write_text(json.dumps(golden["vocabulary"]))
+    put_weights(folder, golden["tensors"], lambda name, shape: 0.3 if name.endswith(("_g", "translate", "log_scale")) else None)
+    return folder
+
+
+def put_weights(folder, shapes, scale_of):
     draw, header, data = random.Random(1), {}, b""
-    for name, shape in sorted(golden["tensors"].items()):
+    for name, shape in sorted(shapes.items()):
         count = math.prod(shape)
-        is_norm = len(shape) == 1 and name.endswith(".weight")
-        scale = 1.5 if name.endswith("decoder.embed_positions.weight") else 0.3 if len(shape) == 1 else 1.7 / math.sqrt(count / shape[0])
-        values = [(1 if is_norm else 0) + scale * draw.uniform(-1, 1) for _ in range(count)]
+        is_factor = name.endswith("weight_g") or len(shape) == 1 and name.endswith(".weight")
+        scale = scale_of(name, shape) or (0.3 if len(shape) == 1 else 1.7 / math.sqrt(count / shape[0]))
+        values = [(1 if is_factor else 0) + scale * draw.uniform(-1, 1) for _ in range(count)]
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
         data += struct.pack(f"<{count}f", *values)
     head = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
-    return folder
 
 
 def put_sound(path, seconds=1.0, rate=16000):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""weft transcribe: transcribe_test.py WEFT [unittest arguments]. What it prints, and what it refuses."""
+"""weft transcribe and speak: transcribe_test.py WEFT [unittest arguments]. What they print and write, and what they refuse."""
 import json
 import os
 import pathlib
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import wave
 
 import tiny_speech
 
@@ -19,7 +20,7 @@ OK, USAGE, FILE, INTERRUPTED = 0, 2, 3, 130
 NOISE = ["--temperatures", "0", "--device", "cpu"]
 
 
-class Transcribe(unittest.TestCase):
+class Folder(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-transcribe-"))
@@ -36,6 +37,8 @@ class Transcribe(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr[:2000])
         return done.stdout if code == OK else done.stderr
 
+
+class Transcribe(Folder):
     def test_formats_tell_the_same(self):
         whole = json.loads(self.weft("transcribe", "tiny", "a.wav", "--format", "json", "--language", "german", *NOISE))
         self.assertEqual((whole["language"], whole["language_probability"]), ("de", 1))
@@ -77,6 +80,39 @@ class Transcribe(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, INTERRUPTED)
+
+
+class Speak(Folder):
+
+    def frames(self, *arguments):
+        self.weft("speak", "voice", *arguments, "--out", "out.wav", "--device", "cpu")
+        with wave.open(str(self.folder / "out.wav")) as file:
+            self.assertEqual((file.getnchannels(), file.getframerate(), file.getsampwidth()), (1, 8000, 2))
+            return file.readframes(file.getnframes())
+
+    def setUp(self):
+        if not (self.folder / "voice").exists():
+            tiny_speech.put_voice(self.folder / "voice")
+
+    def test_says_texts(self):
+        words = self.frames("hello there")
+        self.assertEqual(words, self.frames("hello there"))
+        self.assertNotEqual(words, self.frames("hello there", "--seed", "1"))
+        self.assertLess(len(self.frames("hello there", "--rate", "3")), len(words))
+        (self.folder / "text.txt").write_text("Hello there. Hello again!\n")
+        self.assertGreater(len(self.frames("--file", "text.txt")), len(words) + 2 * 2000)
+        # What is said can be heard.
+        self.weft("transcribe", "tiny", "out.wav", *NOISE)
+
+    def test_refuses(self):
+        self.assertIn("knows no character", self.weft("speak", "voice", "123", "--out", "b.wav", code=USAGE))
+        self.assertFalse((self.folder / "b.wav").exists())
+        self.assertIn("speaker 1; the model has 1", self.weft("speak", "voice", "a", "--out", "b.wav", "--speaker", "1", code=USAGE))
+        self.weft("speak", "voice", "a", code=USAGE)
+        self.weft("speak", "voice", "--out", "b.wav", code=USAGE)
+        self.weft("speak", "voice", "a", "--rate", "99", "--out", "b.wav", code=USAGE)
+        self.assertIn('"whisper"; voices are', self.weft("speak", "tiny", "a", "--out", "b.wav", code=FILE))
+        self.assertIn('"vits"; speech models are', self.weft("transcribe", "voice", "a.wav", code=FILE))
 
 
 if __name__ == "__main__":

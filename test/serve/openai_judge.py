@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """weft serve with the official client (PyPI openai), and its structured output by jsonschema: openai_judge.py WEFT."""
 import base64
+import io
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import wave
 
 JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file__).parents[2] / ".cache" / "judges")
 sys.path.insert(0, str(JUDGES))
@@ -38,9 +40,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model.put_byte_model(pathlib.Path(folder) / "noise")
         ears, sound = tiny_speech.put_whisper(pathlib.Path(folder) / "ears"), tiny_speech.put_sound(pathlib.Path(folder) / "a.wav", 1.5)
-        server = subprocess.Popen([sys.argv[1], "serve", model, "--transcriber", ears, "--port", "0", "--device", "cpu", "--api-key", "the-key", "--quiet"], stderr=subprocess.PIPE, text=True)
+        throat = tiny_speech.put_voice(pathlib.Path(folder) / "throat")
+        server = subprocess.Popen([sys.argv[1], "serve", model, "--transcriber", ears, "--voice", throat, "--port", "0", "--device", "cpu", "--api-key", "the-key", "--quiet"], stderr=subprocess.PIPE, text=True)
         try:
-            while not (found := re.search(r"serving noise and ears on (\S+)", server.stderr.readline())):
+            while not (found := re.search(r"serving noise and throat and ears on (\S+)", server.stderr.readline())):
                 assert server.poll() is None
             client = openai.OpenAI(base_url=found[1], api_key="the-key", max_retries=0)
             check(client)
@@ -87,6 +90,13 @@ def check_speech(client, sound):
     events = list(client.audio.transcriptions.create(**options, file=sound, stream=True))
     assert events[-1].type == "transcript.text.done" and events[-1].text == verbose.text, events
     assert all(event.type == "transcript.text.delta" for event in events[:-1])
+    with client.audio.speech.with_streaming_response.create(model="throat", voice="alloy", input="hello there", response_format="wav") as reply:
+        spoken = io.BytesIO(reply.read())
+    with wave.open(spoken) as file:
+        assert (file.getnchannels(), file.getframerate(), file.getsampwidth()) == (1, 8000, 2) and file.getnframes() > 100
+        frames = file.getnframes()
+    raw = client.audio.speech.create(model="throat", voice="alloy", input="hello there", response_format="pcm").read()
+    assert len(raw) == 2 * 3 * frames, (len(raw), frames)  # at 24 kHz
     assert isinstance(client.audio.translations.create(model="ears", file=sound).text, str)
     try:
         client.audio.transcriptions.create(model="ears", file=("a.wav", b"RIFF"))
@@ -98,7 +108,7 @@ def check_speech(client, sound):
 def check(client):
     messages = [{"role": "user", "content": "hello"}]
     options = {"model": "noise", "messages": messages, "seed": 3}
-    assert [m.id for m in client.models.list()] == ["noise", "ears"] and client.models.retrieve("noise").owned_by == "weft"
+    assert [m.id for m in client.models.list()] == ["noise", "throat", "ears"] and client.models.retrieve("noise").owned_by == "weft"
 
     plain = client.chat.completions.create(**options, max_completion_tokens=20)
     text = plain.choices[0].message.content

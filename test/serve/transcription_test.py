@@ -41,7 +41,7 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, path, body, {"Content-Type": type} if body is not None else {})
         reply = connection.getresponse()
-        text = reply.read().decode()
+        text = reply.read().decode(errors="replace")
         connection.close()
         return reply.status, json.loads(text) if "json" in reply.getheader("Content-Type", "") else text
 
@@ -124,6 +124,24 @@ class Transcriptions(unittest.TestCase):
         for thread in threads:
             thread.join(60)
         self.assertEqual(answers, [200] * 3)
+
+    def test_a_voice_speaks(self):
+        tiny_speech.put_voice(self.folder / "throat", "speakers-predicted")
+        server = Server(self.folder, "throat")
+        say = lambda body: server.ask("POST", "/v1/audio/speech", json.dumps(body).encode(), type="application/json")  # noqa: E731
+        try:
+            status, sound = say({"input": "hello there", "voice": "2", "response_format": "wav"})
+            self.assertEqual((status, sound[:4], sound[8:12]), (200, "RIFF", "WAVE"))
+            self.assertNotEqual(sound, say({"input": "hello there", "voice": "1", "response_format": "wav"})[1])
+            self.assertGreater(len(sound), len(say({"input": "hello there", "voice": "2", "speed": 4})[1]))
+            for body, field in (({}, "input"), ({"input": "a", "voice": "7"}, "voice"), ({"input": "a", "response_format": "mp3"}, "response_format"), ({"input": "a", "speed": 9}, "speed"),
+                                ({"input": "a" * 70000}, "input"), ({"input": "a", "stream_format": "sse"}, "stream_format")):
+                status, answer = say(body)
+                self.assertEqual((status, answer["error"]["param"]), (400, field), answer)
+            self.assertEqual(say({"input": "a", "model": "other"})[0], 404)
+            self.assertIn("knows no character", say({"input": "123"})[1]["error"]["message"])
+        finally:
+            self.assertEqual(server.stop(), 0)
 
     def test_beside_a_language_model(self):
         tiny_model.put_byte_model(self.folder / "mouth")

@@ -42,12 +42,22 @@ struct Serving {
         model{queue.model(), name, serve::ToolFormat::of(queue.model()), grammars} {}
 };
 
+// A voice, whose sentences of different requests take turns.
+struct VoiceDesk {
+  speech::Voice voice;
+  std::string name;
+  std::timed_mutex turn = {};
+  std::atomic<std::size_t> waiting = 0;
+};
+
 struct OpenAiShared : HttpShared {
   OpenAiOptions own;
   std::int64_t created;
   std::mutex mutex;
   std::shared_ptr<Serving> serving;
   std::shared_ptr<serve::TranscriptionDesk> desk;
+  std::shared_ptr<VoiceDesk> voice;
+  std::stop_source stop;  // of sounds that are being made
 
   explicit OpenAiShared(const OpenAiOptions& options)
       : HttpShared{options.http},
@@ -122,10 +132,13 @@ class OpenAiConnection : public HttpConnection {
     return loaded(shared_.desk, shared_.own.has_transcriber, "speech");
   }
 
+  std::shared_ptr<VoiceDesk> voice() { return loaded(shared_.voice, shared_.own.has_voice, "voice"); }
+
   /// An entry for each model.
   Value::Array models() {
     Value::Array entries;
     if (shared_.own.has_model) entries.push_back(serve::model_entry(serving()->model.name, shared_.created));
+    if (shared_.own.has_voice) entries.push_back(serve::model_entry(voice()->name, shared_.created));
     if (shared_.own.has_transcriber) entries.push_back(serve::model_entry(desk()->name(), shared_.created));
     return entries;
   }
@@ -170,6 +183,10 @@ class OpenAiConnection : public HttpConnection {
     if (translates || path == "/v1/audio/transcriptions") {
       require(posts, "POST");
       return transcribe(request, translates ? speech::Task::translate : speech::Task::transcribe);
+    }
+    if (path == "/v1/audio/speech") {
+      require(posts, "POST");
+      return speak(request);
     }
     throw serve::OpenAiError(404, "there is nothing at this path", {}, "not_found");
   }
@@ -281,9 +298,41 @@ class OpenAiConnection : public HttpConnection {
         write(event_of(serve::transcription_done(*event->transcript)) + "data: [DONE]\n\n");
         return false;
       }
-      serve::TranscriptionAnswer answer = serve::transcription_answer(wanted, *event->transcript);
+      serve::AudioAnswer answer = serve::transcription_answer(wanted, *event->transcript);
       return send(200, answer.type, std::move(answer.body));
     }
+  }
+
+  bool speak(const Request& request) {
+    const auto held = voice();
+    serve::SpeechRequest wanted = serve::read_speech_request(body_of(request), held->name, held->voice);
+    if (held->waiting >= shared_.own.waiting_max)
+      throw serve::QueueError(
+          fmt::format("{} requests are waiting already; send it again later", shared_.own.waiting_max), false);
+    ++held->waiting;
+    std::unique_lock turn(held->turn, std::defer_lock);
+    bool has_gone = false;
+    while (!has_gone && !shared_.stop.stop_requested() && !turn.try_lock_for(kLook)) has_gone = client_has_gone();
+    --held->waiting;
+    if (has_gone) return false;
+    // Between sentences, the server looks for its client.
+    std::stop_source leave;
+    wanted.options.cancel = leave.get_token();
+    wanted.options.on_sentence = [&](const audio::Sound&) {
+      if (shared_.stop.stop_requested() || (has_gone = client_has_gone())) leave.request_stop();
+    };
+    if (shared_.stop.stop_requested()) leave.request_stop();
+    audio::Sound sound;
+    try {
+      sound = held->voice.speak(wanted.text, wanted.options);
+    } catch (const FileError& error) {  // of the voice's weights
+      throw serve::OpenAiError(500, error.what());
+    }
+    if (turn.owns_lock()) turn.unlock();
+    if (has_gone) return false;
+    if (shared_.stop.stop_requested()) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+    serve::AudioAnswer answer = serve::speech_answer(wanted, sound);
+    return send(200, answer.type, std::move(answer.body));
   }
 
   OpenAiShared& shared_;
@@ -320,17 +369,29 @@ void OpenAiServer::set_transcriber(speech::Transcriber transcriber, const std::s
   state_->shared.desk = std::move(desk);
 }
 
+void OpenAiServer::set_voice(speech::Voice voice, const std::string& name) {
+  auto desk = std::make_shared<openai::VoiceDesk>(std::move(voice), name);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->shared.voice = std::move(desk);
+}
+
 void OpenAiServer::drain(std::chrono::milliseconds time) {
   std::shared_ptr<openai::Serving> serving;
   std::shared_ptr<serve::TranscriptionDesk> desk;
+  std::shared_ptr<openai::VoiceDesk> voice;
   {
     const std::lock_guard lock(state_->shared.mutex);
     serving = state_->shared.serving;
     desk = state_->shared.desk;
+    voice = state_->shared.voice;
   }
   const auto until = std::chrono::steady_clock::now() + time;
   if (desk) desk->close(until);
   if (serving) serving->queue.close(until);
+  // The sound that is being made may end; those that wait for its turn may not begin.
+  std::unique_lock<std::timed_mutex> turn;
+  if (voice) turn = std::unique_lock(voice->turn, until);
+  state_->shared.stop.request_stop();
 }
 
 }  // namespace weft::remote

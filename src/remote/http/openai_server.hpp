@@ -1,4 +1,4 @@
-// The HTTP API of OpenAI for one language model, one speech model, or both.
+// The HTTP API of OpenAI for a language model, a speech model and a voice, or some of them.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,10 @@ struct OpenAiOptions {
   std::string model_name = "model";
   std::vector<std::string> api_keys;  ///< empty: every request is answered
   std::string allowed_origin;         ///< pages of this site may call (CORS), "*": of any; empty: none
-  std::size_t waiting_max = 64;       ///< requests that wait for a free sequence, or for the speech model
-  bool has_model = true;              ///< a language model will come
-  bool has_transcriber = false;       ///< a speech model will come
+  std::size_t waiting_max = 64;  ///< requests that wait for a free sequence, for the speech model, or for the voice
+  bool has_model = true;         ///< a language model will come
+  bool has_transcriber = false;  ///< a speech model will come
+  bool has_voice = false;        ///< a voice will come
 };
 
 /// Serves until it is destroyed. Routes:
@@ -32,6 +33,7 @@ struct OpenAiOptions {
 ///     POST   /v1/completions
 ///     POST   /v1/embeddings
 ///     POST   /v1/audio/transcriptions   a form with a sound; and /v1/audio/translations
+///     POST   /v1/audio/speech           a text; the answer is a sound
 ///
 /// A key comes as "Authorization: Bearer KEY". Errors have the body {"error": {"message", "type", "param", "code"}}. A client that
 /// leaves cancels its request. Thread safety: the functions that set models and `drain` are for one thread.
@@ -45,6 +47,7 @@ class OpenAiServer {
   /// From here on, requests are answered.
   void set_model(llm::Model model);
   void set_transcriber(speech::Transcriber transcriber, const std::string& name);
+  void set_voice(speech::Voice voice, const std::string& name);
   /// Refuses new requests, and waits until those under way have ended or the time is over.
   void drain(std::chrono::milliseconds time);
 
