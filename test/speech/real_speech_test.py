@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A real Whisper (tiny.en) hears recorded speech: real_speech_test.py WEFT [DEVICE]. The model and the recordings come with script/setup --judges."""
+"""A real Whisper (tiny.en) hears recorded speech, and a real voice: real_speech_test.py WEFT [DEVICE]. All come with script/setup --judges."""
 import json
 import os
 import pathlib
@@ -14,6 +14,8 @@ MODEL, RECORDINGS = CACHE / "data" / "whisper-tiny-en", CACHE / "data" / "record
 # A speaker names places of loudspeakers. "Rear" and "we're" sound alike to a model of 39 million weights.
 WANTED = {"Front_Center": "front center", "Front_Left": "front left", "Front_Right": "front right", "Rear_Center": "rear center",
           "Rear_Left": "rear left", "Side_Left": "side left", "Side_Right": "side right"}
+# As espeak writes "The quick brown fox jumps over the lazy dog." in American English.
+PHONEMES, SPOKEN = "ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɑːɡ.", "the quick brown fox jumps over the lazy dog"
 
 
 def words(text):
@@ -58,6 +60,13 @@ def main(weft, device="cpu"):
     for begin, name in zip(begins, names * 2):
         near += any(a - 2.5 <= begin + 0.7 <= b + 2.5 and WANTED[name].split()[1] in text for a, b, text in found)
     assert near >= 12, (near, found)
+    # What Weft says, Weft hears.
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "said.wav"
+        subprocess.run([weft, "speak", CACHE / "data" / "piper" / "en_US-joe-medium.onnx", PHONEMES, "--phonemes", "--out", path, "--device", device], check=True)
+        heard = transcribe(weft, device, path)
+    assert words(heard["text"]) == SPOKEN, heard["text"]
+    assert 1.5 < heard["seconds"] < 5, heard["seconds"]
     print(f"{len(WANTED)} recordings, and {near} of {len(begins)} phrases of {heard['seconds']:.0f} s at their times")
 
 

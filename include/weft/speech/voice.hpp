@@ -1,4 +1,4 @@
-// Text to speech: VITS models in the layout of the transformers library, such as the voices of MMS-TTS.
+// Text to speech: VITS models in the layout of the transformers library, such as the voices of MMS-TTS, and voices of Piper.
 //
 //   const auto voice = speech::load_voice("mms-tts-eng");
 //   audio::save_wav("hello.wav", voice.speak("Hello there."));
@@ -35,7 +35,7 @@ struct SpeakOptions {
 };
 
 namespace detail {
-class VitsEngine;
+class VoiceEngine;
 }
 
 /// A voice on its device. A cheap handle; one thread at a time.
@@ -57,15 +57,16 @@ class Voice {
   std::string describe() const;  ///< sizes in a line
 
  private:
-  friend Voice load_voice(const std::filesystem::path& folder, const LoadOptions& options);
-  explicit Voice(std::shared_ptr<detail::VitsEngine> engine) : engine_(std::move(engine)) {}
-  std::shared_ptr<detail::VitsEngine> engine_;
+  friend Voice load_voice(const std::filesystem::path& path, const LoadOptions& options);
+  explicit Voice(std::shared_ptr<const detail::VoiceEngine> engine) : engine_(std::move(engine)) {}
+  std::shared_ptr<const detail::VoiceEngine> engine_;
 };
 
-/// Loads a folder with config.json (model_type vits), vocab.json and safetensors; tokenizer_config.json is read if it is there.
+/// Loads a folder with config.json (model_type vits), vocab.json and safetensors; tokenizer_config.json is read if it is there. Or a
+/// voice of Piper: a model in ONNX's format, with its settings in a file beside it that adds .json to the name.
 /// Errors: FileError that names file, place and cure; DeviceError.
-Voice load_voice(const std::filesystem::path& folder, const LoadOptions& options = {});
-/// Whether the folder's config.json is that of a voice which `load_voice` reads.
-bool is_voice(const std::filesystem::path& folder);
+Voice load_voice(const std::filesystem::path& path, const LoadOptions& options = {});
+/// Whether `load_voice` reads it: a folder whose config.json is that of a voice, or a model with settings beside it.
+bool is_voice(const std::filesystem::path& path);
 
 }  // namespace weft::speech
