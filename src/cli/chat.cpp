@@ -22,6 +22,7 @@
 #include "cli/line_editor.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
+#include "cli/voice_chat.hpp"
 #include "cli/word_wrap.hpp"
 #include "llm/reasoning.hpp"
 #include "weft/error.hpp"
@@ -57,6 +58,7 @@ struct ChatRequest {
   std::string system, question, prompt;
   std::filesystem::path file;
   std::vector<std::filesystem::path> images;
+  VoiceChatOptions voice;
 };
 
 std::string shown_text(const llm::Message& m) {
@@ -106,6 +108,8 @@ class Chat {
     answer();
     return failed_ ? kUsage : kOk;
   }
+  /// The last answer, without its reasoning.
+  const std::string& last_answer() const { return conversation_.turns.back().content; }
 
   int run() {
     if (terminal_) {
@@ -436,7 +440,7 @@ class Chat {
   std::vector<llm::ContentPart> images_;  // of the next question
 };
 
-/// The one question of the command line, if there is one: from an argument, a file, or both.
+/// The one question of the command line, if there is one: from an argument, a file, a sound, or several of them.
 std::optional<std::string> question_of(const ChatRequest& request) {
   if (!request.question.empty() && !request.prompt.empty())
     throw UsageError("weft chat: give the question as an argument or with --prompt, not both");
@@ -446,14 +450,25 @@ std::optional<std::string> question_of(const ChatRequest& request) {
     if (text.ends_with('\n')) text.pop_back();
     question = question.empty() ? text : fmt::format("{}\n\n{}", question, text);
   }
+  if (!request.voice.listen.empty()) {
+    const std::string heard = hear(request.voice, request.model);
+    put_message("heard: " + heard);
+    question = question.empty() ? heard : fmt::format("{}\n\n{}", question, heard);
+  }
   if (question.empty()) return std::nullopt;
   return question;
 }
 
 int chat(const ChatRequest& request) {
+  check(request.voice);
   const std::optional<std::string> question = question_of(request);
+  if (!request.voice.say.empty() && !question)
+    throw UsageError("--say is for the answer to one question; give it, or --listen FILE");
   Chat chat(request, load_language_model(request.model));
-  return question ? chat.ask(*question) : chat.run();
+  if (!question) return chat.run();
+  const int code = chat.ask(*question);
+  if (code == kOk && !request.voice.say.empty()) say(chat.last_answer(), request.voice, request.model);
+  return code;
 }
 
 }  // namespace
@@ -471,6 +486,7 @@ void set_up_chat(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   app.add_option("--system", request->system, "what the model is told first");
   app.add_option("--chat-template", request->model.chat_template, "a template in Jinja, in place of the model's own");
+  add_voice_options(app, request->voice);
   add_draw_options(app, request->draw);
   app.callback([&action, request] { action = [request] { return chat(*request); }; });
 }

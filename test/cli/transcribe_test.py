@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""weft transcribe and speak: transcribe_test.py WEFT [unittest arguments]. What they print and write, and what they refuse."""
+"""weft transcribe, speak, and a chat by voice: transcribe_test.py WEFT [unittest arguments]. What they print and write, and what they refuse."""
 import json
 import os
 import pathlib
@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import wave
 
+import tiny_model
 import tiny_speech
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -113,6 +114,24 @@ class Speak(Folder):
         self.weft("speak", "voice", "a", "--rate", "99", "--out", "b.wav", code=USAGE)
         self.assertIn('"whisper"; voices are', self.weft("speak", "tiny", "a", "--out", "b.wav", code=FILE))
         self.assertIn('"vits"; speech models are', self.weft("transcribe", "voice", "a.wav", code=FILE))
+
+
+class VoiceChat(Folder):
+    def test_hears_and_says(self):
+        tiny_model.put_byte_model(self.folder / "mouth")
+        tiny_speech.put_voice(self.folder / "throat")
+        options = ["chat", "mouth", "--device", "cpu", "--max-tokens", "60", "--temperature", "1", "--seed", "5"]
+        voice = ["--listen", "a.wav", "--transcriber", "tiny", "--language", "de"]
+        said = self.weft(*options, *voice, "--say", "said.wav", "--voice", "throat")
+        self.assertTrue(said.strip())
+        with wave.open(str(self.folder / "said.wav")) as file:
+            self.assertGreater(file.getnframes(), 100)
+        # The same as asking what was heard.
+        heard = json.loads(self.weft("transcribe", "tiny", "a.wav", "--language", "de", "--format", "json", "--device", "cpu"))["text"]
+        self.assertEqual(said, self.weft(*options, heard))
+        for wrong in (["--listen", "a.wav"], ["hi", "--say", "b.wav"], ["hi", "--voice", "throat"], ["--say", "b.wav", "--voice", "throat"], ["hi", "--language", "de"]):
+            self.weft(*options, *wrong, code=USAGE)
+        self.assertFalse((self.folder / "b.wav").exists())
 
 
 if __name__ == "__main__":
