@@ -16,6 +16,9 @@ namespace {
 
 using Format = TranscriptionRequest::Format;
 
+// A small file may claim a low rate, and would be hours of features.
+constexpr double kServedSecondsMax = 2 * 3600;
+
 double number_of(const FormPart& part, double least, double most) {
   double value = 0;
   const char *begin = part.content.data(), *end = begin + part.content.size();
@@ -91,6 +94,9 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
   } catch (const FileError& error) {
     throw OpenAiError(400, error.what(), "file");
   }
+  if (request.sound.seconds() > kServedSecondsMax)
+    refuse_field("file", fmt::format("has {:.0f} s; a request has at most {:.0f}, so cut it into parts",
+                                     request.sound.seconds(), kServedSecondsMax));
   return request;
 }
 

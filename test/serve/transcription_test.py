@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,9 @@ class Transcriptions(unittest.TestCase):
         self.assertEqual(self.transcribe(("model", "other"))[0], 404)
         post = lambda body, **options: self.server.ask("POST", "/v1/audio/transcriptions", body, **options)  # noqa: E731
         self.assertEqual(post(form([("model", "ears")]))[1]["error"]["param"], "file")
+        slow = bytearray(self.wav)
+        slow[24:28] = struct.pack("<I", 1)  # one frame a second
+        self.assertIn("at most 7200", post(form([("file", bytes(slow), "s.wav")]))[1]["error"]["message"])
         status, answer = post(form([("file", b"RIFF", "b.wav")]))
         self.assertEqual((status, answer["error"]["param"]), (400, "file"))
         self.assertEqual(post(b"{}", type="application/json")[0], 415)
