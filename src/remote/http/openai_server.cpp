@@ -315,22 +315,25 @@ class OpenAiConnection : public HttpConnection {
     while (!has_gone && !shared_.stop.stop_requested() && !turn.try_lock_for(kLook)) has_gone = client_has_gone();
     --held->waiting;
     if (has_gone) return false;
+    const auto check_stop = [&] {
+      if (shared_.stop.stop_requested()) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+    };
+    check_stop();
     // Between sentences, the server looks for its client.
     std::stop_source leave;
     wanted.options.cancel = leave.get_token();
     wanted.options.on_sentence = [&](const audio::Sound&) {
       if (shared_.stop.stop_requested() || (has_gone = client_has_gone())) leave.request_stop();
     };
-    if (shared_.stop.stop_requested()) leave.request_stop();
     audio::Sound sound;
     try {
       sound = held->voice.speak(wanted.text, wanted.options);
     } catch (const FileError& error) {  // of the voice's weights
       throw serve::OpenAiError(500, error.what());
     }
-    if (turn.owns_lock()) turn.unlock();
+    turn.unlock();
     if (has_gone) return false;
-    if (shared_.stop.stop_requested()) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+    check_stop();
     serve::AudioAnswer answer = serve::speech_answer(wanted, sound);
     return send(200, answer.type, std::move(answer.body));
   }
