@@ -7,7 +7,7 @@
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
-#include "llm/config_keys.hpp"
+#include "io/config_keys.hpp"
 #include "speech/vits_config.hpp"
 #include "text/unicode.hpp"
 #include "weft/error.hpp"
@@ -47,7 +47,7 @@ Characters Characters::load(const std::filesystem::path& folder, Extent vocabula
   if (!std::filesystem::exists(settings)) return result;
   const std::string name = settings.string();
   const Json config = read_json_file(settings, kCharacterLimits);
-  const llm::ConfigKeys keys(config, name);
+  const io::ConfigKeys keys(config, name);
   result.adds_blank_ = keys.flag("add_blank", true);
   result.normalizes_ = keys.flag("normalize", true);
   result.reads_phonemes_ = keys.flag("phonemize", false);

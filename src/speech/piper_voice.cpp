@@ -7,7 +7,7 @@
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
-#include "llm/config_keys.hpp"
+#include "io/config_keys.hpp"
 #include "speech/voice_engine.hpp"
 #include "weft/error.hpp"
 #include "weft/onnx.hpp"
@@ -34,13 +34,13 @@ class PiperVoice : public VoiceEngine {
       : model_(onnx::load(file, options.device)), weight_bytes_(std::filesystem::file_size(file)) {
     const std::string source = piper_settings(file).string();
     const Json json = read_json_file(source, {.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000});
-    const llm::ConfigKeys keys(json, source);
+    const io::ConfigKeys keys(json, source);
     const auto part = [&](const char* name) {
       const Json* found = keys.find({name});
       return found ? *found : Json::object();
     };
     const Json audio = part("audio"), inference = part("inference");
-    const llm::ConfigKeys audio_keys(audio, source, "audio"), inference_keys(inference, source, "inference");
+    const io::ConfigKeys audio_keys(audio, source, "audio"), inference_keys(inference, source, "inference");
     rate_ = static_cast<int>(audio_keys.size({"sample_rate"}, 22050));
     if (rate_ < 1 || rate_ > audio::kRateMax) audio_keys.fail("sample_rate", fmt::format("is {}", rate_));
     noise_ = inference_keys.number({"noise_scale"}, 0.667);

@@ -7,7 +7,7 @@
 
 #include "base/json.hpp"
 #include "base/quote.hpp"
-#include "llm/config_keys.hpp"
+#include "io/config_keys.hpp"
 #include "weft/error.hpp"
 
 namespace weft::speech {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr JsonLimits kVitsLimits{.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000};
 
-std::vector<Extent> sizes_of(const llm::ConfigKeys& keys, const char* key, const Json& list) {
+std::vector<Extent> sizes_of(const io::ConfigKeys& keys, const char* key, const Json& list) {
   std::vector<Extent> sizes;
   if (!list.is_array() || list.empty() || list.size() > 16) keys.fail(key, "is not a list of 1 to 16 whole numbers");
   for (const Json& each : list) {
@@ -26,7 +26,7 @@ std::vector<Extent> sizes_of(const llm::ConfigKeys& keys, const char* key, const
   return sizes;
 }
 
-std::vector<Extent> sizes(const llm::ConfigKeys& keys, const char* key, std::vector<Extent> fallback) {
+std::vector<Extent> sizes(const io::ConfigKeys& keys, const char* key, std::vector<Extent> fallback) {
   const Json* list = keys.find({key});
   return list ? sizes_of(keys, key, *list) : std::move(fallback);
 }
@@ -40,7 +40,7 @@ Extent VitsConfig::frame_samples() const {
 VitsConfig read_vits_config(const std::filesystem::path& folder) {
   const std::string source = (folder / "config.json").string();
   const Json json = read_json_file(source, kVitsLimits);
-  const llm::ConfigKeys keys(json, source);
+  const io::ConfigKeys keys(json, source);
   if (const std::string type = keys.text({"model_type"}); type != "vits")
     keys.fail("model_type", fmt::format("is {}; voices are of the type \"vits\"", quote(type)));
   VitsConfig c;

@@ -7,7 +7,7 @@
 
 #include "base/json.hpp"
 #include "base/quote.hpp"
-#include "llm/config_keys.hpp"
+#include "io/config_keys.hpp"
 #include "weft/error.hpp"
 
 namespace weft::speech {
@@ -43,7 +43,7 @@ class TokenKeys {
     for (const auto& [name, id] : value->items()) list.emplace_back(name, checked(id, key));
     return list;
   }
-  const llm::ConfigKeys& keys() const { return keys_; }
+  const io::ConfigKeys& keys() const { return keys_; }
 
  private:
   std::int32_t checked(const Json& value, const char* key) const {
@@ -53,7 +53,7 @@ class TokenKeys {
   }
   Json json_;
   std::string source_;
-  llm::ConfigKeys keys_;
+  io::ConfigKeys keys_;
   Extent vocabulary_;
 };
 
@@ -69,7 +69,7 @@ std::string code_of(std::string_view piece) {
 WhisperConfig read_whisper_config(const std::filesystem::path& folder) {
   const std::string source = (folder / "config.json").string();
   const Json json = read_json_file(source, kLimits);
-  const llm::ConfigKeys keys(json, source);
+  const io::ConfigKeys keys(json, source);
   if (const std::string type = keys.text({"model_type"}); type != "whisper")
     keys.fail("model_type", fmt::format("is {}; speech models are of the type \"whisper\"", quote(type)));
   WhisperConfig c;
