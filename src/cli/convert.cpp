@@ -10,6 +10,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "io/convert_model.hpp"
+#include "io/quantised_folder.hpp"
 #include "llm/convert.hpp"
 #include "metatensor/source.hpp"
 #include "weft/error.hpp"
@@ -60,7 +61,7 @@ int convert(const ConvertRequest& request) {
           fmt::format("--type {}: there is no such type; choose F32, F16 or BF16", quote(request.type, 40)));
     options.type = format->type;
   }
-  const io::TensorSource model = metatensor::open_source(request.in);
+  const io::TensorSource model = io::with_quantised_layers(metatensor::open_source(request.in));
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
   if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
     return convert_between_kinds(request, model, {.type = options.type});
@@ -78,6 +79,7 @@ int convert(const ConvertRequest& request) {
     io::convert_model(model, request.out, options);
   console.status("100 %", true);
   console.end_status();
+  for (const std::string& note : model.notes()) put_message("note: " + note);
   fmt::print("{} tensors, {} bytes: {}\n", model.tensors().size(),
              grouped(static_cast<std::int64_t>(fs::file_size(request.out))), request.out.string());
   return kOk;

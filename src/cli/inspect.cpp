@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/output.hpp"
+#include "io/quantised_folder.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/families.hpp"
 #include "llm/read_config.hpp"
@@ -267,7 +268,7 @@ int inspect(const InspectRequest& request) {
   const io::TensorSource model = metatensor::open_source(checkpoint_of_run(request.path));
   if (request.graph && (request.json || request.full || request.check))
     throw UsageError("weft inspect: --graph cannot be combined with --json, --full or --check");
-  if (request.graph) return print_graph(model);
+  if (request.graph) return print_graph(io::with_quantised_layers(model));
   if (request.check)
     for (const io::SourceTensor& tensor : model.tensors())
       if (tensor.type) model.require_finite(tensor);

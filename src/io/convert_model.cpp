@@ -49,13 +49,13 @@ void convert_model(const TensorSource& model, const std::filesystem::path& out, 
   for (const SourceTensor& tensor : model.tensors()) {
     jobs.push_back({options.rename ? options.rename(tensor.name) : tensor.name,
                     target_of(model, tensor, options, ending == ".gguf")});
-    total += tensor.data.size();
+    total += tensor.size_bytes();
   }
   const auto convert = [&](std::size_t i, FunctionRef<void(std::span<const std::byte>)> put) {
     const SourceTensor& tensor = model.tensors()[i];
     if (options.progress) options.progress(tensor, done, total);
     recode(model, tensor, jobs[i].type, put);
-    done += tensor.data.size();
+    done += tensor.size_bytes();
   };
 
   if (ending == ".gguf") {

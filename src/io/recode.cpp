@@ -18,8 +18,10 @@ constexpr std::size_t kPieceElements = 256 * kRecodeElements;
 
 }  // namespace
 
-void recode(const TensorSource& source, const SourceTensor& tensor, BlockType type,
+void recode(const TensorSource& source, const SourceTensor& given, BlockType type,
             FunctionRef<void(std::span<const std::byte>)> put) {
+  const LoadedTensor whole = TensorSource::loaded(given);
+  const SourceTensor& tensor = whole.tensor;
   source.require_finite(tensor);
   if (*tensor.type == type) return put(tensor.data);
   const BlockType from = *tensor.type;

@@ -70,13 +70,15 @@ TensorSource TensorSource::open(const std::filesystem::path& path) {
 }
 
 TensorSource TensorSource::of(const std::filesystem::path& path, SourceKind kind, std::vector<SourceTensor> tensors,
-                              std::vector<MappedFile> files, SafetensorsMetadata metadata) {
+                              std::vector<MappedFile> files, SafetensorsMetadata metadata,
+                              std::vector<std::string> notes) {
   TensorSource source;
   source.path_ = path;
   source.kind_ = kind;
   source.tensors_ = std::move(tensors);
   source.files_ = std::move(files);
   source.metadata_ = std::move(metadata);
+  source.notes_ = std::move(notes);
   source.index_tensors();
   return source;
 }
@@ -106,8 +108,20 @@ BlockType TensorSource::readable_type(const SourceTensor& tensor) const {
                               path_.string(), quote(tensor.name), tensor.type_name, block_format_list()));
 }
 
-void TensorSource::read_f32(const SourceTensor& tensor, std::span<float> values) const {
-  const BlockType type = readable_type(tensor);
+LoadedTensor TensorSource::loaded(const SourceTensor& tensor) {
+  if (!tensor.make) return {tensor, nullptr};
+  const auto made = std::make_shared<std::vector<std::byte>>(tensor.size_bytes());
+  tensor.make(*made);
+  LoadedTensor result{tensor, made};
+  result.tensor.make = {};
+  result.tensor.data = *made;
+  return result;
+}
+
+void TensorSource::read_f32(const SourceTensor& given, std::span<float> values) const {
+  const BlockType type = readable_type(given);
+  const LoadedTensor whole = loaded(given);
+  const SourceTensor& tensor = whole.tensor;
   if (values.size() != static_cast<std::size_t>(tensor.shape.numel()))
     throw UsageError(fmt::format("tensor {} {} is read into {} places; give one for each element", quote(tensor.name),
                                  tensor.shape.to_string(), values.size()));
@@ -120,6 +134,11 @@ void TensorSource::read_f32(const SourceTensor& tensor, std::span<float> values)
     dequantise(type, tensor.data.subspan(at, std::min(task_bytes, tensor.data.size() - at)),
                values.subspan(first, count));
   });
+}
+
+void TensorSource::require_finite(const SourceTensor& tensor) const {
+  const LoadedTensor whole = loaded(tensor);
+  require_finite(whole.tensor, whole.tensor.data);
 }
 
 std::vector<float> TensorSource::read_f32(std::string_view name) const {

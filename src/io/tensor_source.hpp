@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,6 +32,16 @@ struct SourceTensor {
   std::string type_name;
   std::optional<BlockType> type;
   std::span<const std::byte> data;
+  /// Writes the data of a tensor that is made of others; `data` is empty then, and `TensorSource::loaded` has it.
+  std::function<void(std::span<std::byte>)> make = {};
+
+  std::uint64_t size_bytes() const { return make ? bytes_for(*type, shape, name) : data.size(); }
+};
+
+/// A tensor with its data, which is mapped, or in memory that copies share.
+struct LoadedTensor {
+  SourceTensor tensor;
+  std::shared_ptr<const std::vector<std::byte>> made;  ///< null if the data is mapped
 };
 
 /// The tensors of a model. Copies share the mappings. Const calls are thread safe.
@@ -40,7 +51,8 @@ class TensorSource {
   static TensorSource open(const std::filesystem::path& path);
   /// Tensors in mapped files of any kind of container.
   static TensorSource of(const std::filesystem::path& path, SourceKind kind, std::vector<SourceTensor> tensors,
-                         std::vector<MappedFile> files, SafetensorsMetadata metadata);
+                         std::vector<MappedFile> files, SafetensorsMetadata metadata,
+                         std::vector<std::string> notes = {});
 
   SourceKind kind() const { return kind_; }
   const std::filesystem::path& path() const { return path_; }
@@ -59,13 +71,18 @@ class TensorSource {
   /// Metadata of a safetensors or metatensor file; empty for the other kinds.
   const SafetensorsMetadata& safetensors_metadata() const { return metadata_; }
 
+  /// What users should know of how the tensors were read.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// The tensor with its data, which is made now if no file holds it.
+  static LoadedTensor loaded(const SourceTensor& tensor);
   /// The values, row-major, on all threads. FileError if the type cannot be read as f32; UsageError unless `values` has the
   /// size of the tensor.
   void read_f32(const SourceTensor& tensor, std::span<float> values) const;
   std::vector<float> read_f32(std::string_view name) const;
   /// FileError that names the first element of a block with a scale, or the first value, that is NaN or infinite.
-  void require_finite(const SourceTensor& tensor) const { require_finite(tensor, tensor.data); }
-  /// The same for some of its blocks.
+  void require_finite(const SourceTensor& tensor) const;
+  /// The same for some of its blocks, of a tensor with data.
   void require_finite(const SourceTensor& tensor, std::span<const std::byte> part) const;
 
  private:
@@ -77,6 +94,7 @@ class TensorSource {
   std::shared_ptr<GgufFile> gguf_;
   std::vector<MappedFile> files_;
   SafetensorsMetadata metadata_;
+  std::vector<std::string> notes_;
   std::vector<SourceTensor> tensors_;
   struct TextHash {
     using is_transparent = void;

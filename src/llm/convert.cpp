@@ -149,11 +149,12 @@ std::vector<float> with_rows_turned(const std::vector<float>& values, Extent hea
 /// The values of one of the tensors that are written.
 std::vector<float> values_of(const io::TensorSource& source, const Move& move, std::size_t part, Extent rope_dims) {
   std::vector<float> values;
-  const auto append = [&](const io::SourceTensor& tensor) {
-    source.require_finite(tensor);
+  const auto append = [&](const io::SourceTensor& given) {
+    const io::LoadedTensor whole = io::TensorSource::loaded(given);
+    source.require_finite(whole.tensor);
     const std::size_t before = values.size();
-    values.resize(before + static_cast<std::size_t>(tensor.shape.numel()));
-    source.read_f32(tensor, std::span(values).subspan(before));
+    values.resize(before + static_cast<std::size_t>(given.shape.numel()));
+    source.read_f32(whole.tensor, std::span(values).subspan(before));
   };
   if (move.from.size() == 1 && move.to.size() > 1) {
     io::SourceTensor slice = *move.from[0];
@@ -276,12 +277,12 @@ struct Conversion {
     require_same(from, to);
     moves = moves_of(from, to, names, options);
     for (const Move& move : moves)
-      for (const io::SourceTensor* tensor : move.from) total += tensor->data.size();
+      for (const io::SourceTensor* tensor : move.from) total += tensor->size_bytes();
   }
   void put(const Move& move, std::size_t part, const std::function<void(std::span<const std::byte>)>& sink) {
     if (options.progress) options.progress(move.to[part], done, total);
     put_as(move.type, values_of(source, move, part, config.rope_dims), source, move.to[part], sink);
-    for (const io::SourceTensor* tensor : move.from) done += tensor->data.size() / move.to.size();
+    for (const io::SourceTensor* tensor : move.from) done += tensor->size_bytes() / move.to.size();
   }
 
   const io::TensorSource& source;
@@ -290,11 +291,12 @@ struct Conversion {
   ModelConfig config;
   /// Notes the tensors that are not part of a language model, which are not converted.
   std::vector<std::string> notes() const {
+    std::vector<std::string> notes = source.notes();
     const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
       return t.name.find("vision") != std::string::npos || t.name.find("multi_modal") != std::string::npos;
     });
-    if (seeing == 0) return {};
-    return {fmt::format("{} tensors of the vision part are left behind", seeing)};
+    if (seeing > 0) notes.push_back(fmt::format("{} tensors of the vision part are left behind", seeing));
+    return notes;
   }
 
   ModelGraph from, to;

@@ -18,6 +18,7 @@
 #endif
 
 #include "base/checked.hpp"
+#include "io/quantised_folder.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
@@ -91,7 +92,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   if (options.context < 0 || options.context > kContextMax)
     throw UsageError(
         fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
-  io::TensorSource source = io::TensorSource::open(path);
+  io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
   const TensorNames names(source);
   const ModelConfig config = read_config(source, names);
   const Family& family = family_of(config);
@@ -109,6 +110,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
     source.forget_metadata();
     return read;
   });
+  notes_ = source.notes();
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();

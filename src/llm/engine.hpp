@@ -89,6 +89,8 @@ class Engine {
   /// The file that weights were mapped from; empty where they were packed.
   const std::filesystem::path& packed_file() const { return weights_.packed_file; }
   std::uint64_t cache_bytes() const;
+  /// What users should know of how the weights were read.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   /// Runs a batch of any size, in passes of fixed sizes; what comes earlier in a sequence comes earlier here or is in
   /// the cache. Gives the logits of the last token, [1, V], or of every token of a single pass, [T, V] with T at least their
@@ -167,6 +169,7 @@ class Engine {
 
   ModelGraph graph_;
   Weights weights_;
+  std::vector<std::string> notes_;
   std::optional<ModelText> text_;
   std::unique_ptr<ImageReader> image_reader_;
   ImageStore images_;

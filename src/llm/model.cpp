@@ -382,6 +382,7 @@ std::string Model::describe(bool graph) const {
       c.head_dim, c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
       static_cast<double>(engine_->cache_bytes()) / 1e6, engine_->device().to_string());
   if (!engine_->packed_file().empty()) s += "; packed weights from " + engine_->packed_file().string();
+  for (const std::string& note : engine_->notes()) s += "\nnote: " + note;
   if (graph) s += "\n" + engine_->graph().to_string();
   return s;
 }

@@ -71,7 +71,6 @@ bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
 struct Matrix {
   const io::SourceTensor* source = nullptr;
   std::size_t index = 0;  // of those in the tensor
-  std::span<const std::byte> blocks;
   Extent n = 0, k = 0;
 };
 
@@ -83,23 +82,28 @@ std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& nam
   for (const std::string& key : tensor.keys) {
     const io::SourceTensor& found = *names.find(key);
     const auto count = static_cast<std::size_t>(found.shape.numel() / (n * k));
-    const std::size_t bytes = found.data.size() / count;
-    for (std::size_t i = 0; i < count; ++i) matrices.push_back({&found, i, found.data.subspan(i * bytes, bytes), n, k});
+    for (std::size_t i = 0; i < count; ++i) matrices.push_back({&found, i, n, k});
   }
   return matrices;
 }
 
 Tensor packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
+  const io::LoadedTensor whole = io::TensorSource::loaded(*matrix.source);
+  const std::span<const std::byte> data = whole.tensor.data;
+  const std::size_t bytes = bytes_for(*whole.tensor.type, Shape{matrix.n, matrix.k}, whole.tensor.name);
   std::span<const std::byte> before;
+  const auto release = [&] {  // the host needs no copy of data that is on the device
+    if (!whole.made) release_pages(before);
+  };
   const auto check = [&](std::span<const std::byte> part) {
-    release_pages(before);  // the host needs no copy of data that is on the device
+    release();
     // A NaN scale would make every logit NaN.
-    names.source().require_finite(*matrix.source, part);
+    names.source().require_finite(whole.tensor, part);
     before = part;
   };
-  Tensor made = pack_matrix(*matrix.source->type, matrix.blocks, {matrix.n, matrix.k}, device,
+  Tensor made = pack_matrix(*whole.tensor.type, data.subspan(matrix.index * bytes, bytes), {matrix.n, matrix.k}, device,
                             {.memory = memory, .before = check});
-  release_pages(before);
+  release();
   return made;
 }
 
@@ -108,9 +112,9 @@ Tensor dense(const TensorDesc& tensor, const TensorNames& names, Device device) 
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   const std::size_t part = values.size() / tensor.keys.size();
   for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
-    const io::SourceTensor& found = *names.find(tensor.keys[i]);
-    names.source().require_finite(found);
-    names.source().read_f32(found, std::span(values).subspan(i * part, part));
+    const io::LoadedTensor found = io::TensorSource::loaded(*names.find(tensor.keys[i]));
+    names.source().require_finite(found.tensor);
+    names.source().read_f32(found.tensor, std::span(values).subspan(i * part, part));
   }
   if (tensor.transposed) {
     std::vector<float> turned(values.size());
@@ -186,7 +190,7 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   std::vector<std::vector<Matrix>> matrices;  // of each tensor of the graph; none: it is dense, or no weight
   std::vector<PackedPart> parts;
   for (const TensorDesc& tensor : graph.tensors) {
-    for (const std::string& key : tensor.keys) total += names.find(key)->data.size();
+    for (const std::string& key : tensor.keys) total += names.find(key)->size_bytes();
     const bool is_packed = !tensor.keys.empty() && packs(tensor, names, device);
     matrices.push_back(is_packed ? matrices_of(tensor, names) : std::vector<Matrix>());
     for (const Matrix& m : matrices.back()) parts.push_back({m.source->name, m.index, *m.source->type, m.n, m.k});
@@ -217,7 +221,7 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
     }
     weights.weights.emplace(tensor.name, std::move(weight));
     for (const std::string& key : tensor.keys) {
-      done += names.find(key)->data.size();
+      done += names.find(key)->size_bytes();
       release_pages(names.find(key)->data);
     }
     if (progress) progress(done, total);

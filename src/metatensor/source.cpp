@@ -47,7 +47,7 @@ void write_model(const io::TensorSource& model, const std::filesystem::path& out
   io::check_convert_type(options.type);
   Writer writer;
   std::uint64_t total = 0, done = 0;
-  for (const io::SourceTensor& tensor : model.tensors()) total += tensor.data.size();
+  for (const io::SourceTensor& tensor : model.tensors()) total += tensor.size_bytes();
   for (const io::SourceTensor& tensor : model.tensors()) {
     const DType own = dtype_of(model, tensor);
     const bool is_recoded = options.type && tensor.type && io::block_format(own).can_quantise();
@@ -58,8 +58,8 @@ void write_model(const io::TensorSource& model, const std::filesystem::path& out
                     if (is_recoded)
                       io::recode(model, tensor, type, put);
                     else
-                      put(tensor.data);
-                    done += tensor.data.size();
+                      put(io::TensorSource::loaded(tensor).tensor.data);
+                    done += tensor.size_bytes();
                   });
   }
   if (options.with_metadata)
