@@ -14,5 +14,6 @@
 #include "weft/nn/module.hpp"
 #include "weft/nn/recurrent.hpp"
 #include "weft/nn/state.hpp"
+#include "weft/nn/state_space.hpp"
 #include "weft/nn/table.hpp"
 #include "weft/nn/tree_model.hpp"

@@ -57,6 +57,7 @@
 #include "weft/ops/segments.hpp"
 #include "weft/ops/softmaxes.hpp"
 #include "weft/ops/special.hpp"
+#include "weft/ops/state_space.hpp"
 #include "weft/ops/statistics.hpp"
 #include "weft/ops/view_scatters.hpp"
 #include "weft/optim.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "base/json.hpp"
+#include "base/python_json.hpp"
 #include "base/quote.hpp"
 #include "io/integer_layer.hpp"
 #include "weft/error.hpp"
@@ -120,7 +120,7 @@ TensorSource with_quantised_layers(TensorSource source) {
   const std::filesystem::path file = source.path() / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return source;
-  const Json config = read_json_file(file, kDescriptionLimits);
+  const Json config = read_python_json_file(file, kDescriptionLimits);
   const Json* json = description_in(config);
   if (!json) {
     for (const SourceTensor& tensor : source.tensors())

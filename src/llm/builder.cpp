@@ -119,6 +119,12 @@ std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, do
               {{"eps", config().norm_eps}, {"weight_offset", offset}, {"width", width}});
 }
 
+std::string GraphBuilder::group_norm(std::string_view id, const std::string& x, Extent groups) {
+  const std::vector<Dim> shape = shape_of(x);
+  return node(id, OpType::rms_norm, {x, constant(fmt::format("{}.weight", id), {shape[1]}, Element::f32)}, shape,
+              {{"eps", config().norm_eps}, {"weight_offset", 0.0}, {"width", shape[1].value / groups}});
+}
+
 std::string GraphBuilder::layer_norm(std::string_view id, const std::string& x) {
   const std::vector<Dim> shape = shape_of(x);
   return node(id, OpType::layer_norm,
@@ -185,6 +191,49 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
   return linear("o", mixed, c.hidden, options.output_bias, options.output_transposed);
 }
 
+std::string GraphBuilder::state(std::string_view name, Extent width) {
+  graph_.tensors.push_back({full(name), {Symbol::sequences, width}, Element::f32, TensorStorage::state});
+  return full(name);
+}
+
+std::string GraphBuilder::short_convolution(std::string_view id, const std::string& x) {
+  const std::vector<Dim> shape = shape_of(x);
+  const Extent kernel = config().state_space.kernel;
+  // Files of transformers have an axis more, for the one input of each channel.
+  const std::vector<Dim> weight =
+      config().from_gguf ? std::vector<Dim>{shape[1], kernel} : std::vector<Dim>{shape[1], 1, kernel};
+  std::vector<std::string> inputs = {x, constant(fmt::format("{}.weight", id), weight, Element::f32),
+                                     state(fmt::format("{}_state", id), (kernel - 1) * shape[1].value)};
+  const std::string bias = fmt::format("{}.bias", id);
+  if (has(bias)) inputs.push_back(constant(bias, {shape[1]}, Element::f32));
+  return node(id, OpType::short_conv, std::move(inputs), shape, {{"kernel", kernel}});
+}
+
+std::string GraphBuilder::selective_scan(const std::string& x, const std::string& dt, const std::string& b,
+                                         const std::string& c) {
+  const StateSpace& s = config().state_space;
+  return node("ssm_scan", OpType::selective_scan,
+              {x, dt, constant("ssm_a", {s.inner, s.states}, Element::f32), b, c,
+               constant("ssm_d", {s.inner}, Element::f32), state("ssm_state", s.inner * s.states)},
+              shape_of(x), {{"log", Extent{!config().from_gguf}}});
+}
+
+std::string GraphBuilder::state_space_scan(const std::string& x, const std::string& dt, const std::string& b,
+                                           const std::string& c) {
+  const StateSpace& s = config().state_space;
+  // GGUF files have an axis more.
+  const std::vector<Dim> each = config().from_gguf ? std::vector<Dim>{s.heads, 1} : std::vector<Dim>{s.heads};
+  return node("ssm_scan", OpType::state_space_scan,
+              {x, dt, constant("ssm_a", each, Element::f32), b, c, constant("ssm_d", each, Element::f32),
+               state("ssm_state", s.inner * s.states), constant("ssm_dt.bias", {s.heads}, Element::f32)},
+              shape_of(x),
+              {{"heads", s.heads},
+               {"groups", s.groups},
+               {"log", Extent{!config().from_gguf}},
+               {"dt_least", s.dt_least},
+               {"dt_most", s.dt_most}});
+}
+
 std::string GraphBuilder::gated_mlp(const std::string& x, OpType activation, Bias bias) {
   const std::string gate = linear("gate", x, config().intermediate, bias),
                     up = linear("up", x, config().intermediate, bias);
@@ -202,6 +251,8 @@ ModelGraph GraphBuilder::finish(const std::string& x) {
   const bool tied = config().tied || !has("lm_head.weight");
   const std::string head = tied ? "embed.weight" : constant("lm_head.weight", {config().vocabulary, config().hidden});
   std::string logits = node("lm_head", OpType::matmul, {rows, head}, {Symbol::rows, config().vocabulary});
+  if (config().logit_scale != 1)
+    logits = unary("logits_scaled", OpType::scale, logits, {{"factor", config().logit_scale}});
   if (config().logit_soft_cap > 0)
     logits = unary("capped", OpType::soft_cap, logits, {{"cap", config().logit_soft_cap}});
   graph_.output = logits;

@@ -36,6 +36,8 @@ class GraphBuilder {
   std::string embedding();
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
   std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0);
+  /// RMS norms of equal parts of x [T, n], each of its own mean, with a weight for every channel.
+  std::string group_norm(std::string_view id, const std::string& x, Extent groups);
   std::string layer_norm(std::string_view id, const std::string& x);
   /// `name`.weight [rows, columns of x].
   std::string linear(std::string_view id, const std::string& x, Extent rows, Bias bias = Bias::none,
@@ -56,6 +58,11 @@ class GraphBuilder {
   };
   /// Positions, cache, attention and output projection, from q, k and v.
   std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);
+  /// x after its convolution with the inputs before it, which a state keeps.
+  std::string short_convolution(std::string_view id, const std::string& x);
+  /// The scans of the layer, with D x added; the states go from pass to pass.
+  std::string selective_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
+  std::string state_space_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
   /// down(activation(gate(x)) * up(x)).
   std::string gated_mlp(const std::string& x, OpType activation, Bias bias = Bias::none);
   std::string gate_and_up(std::string gate, const std::string& up, OpType activation, Bias bias = Bias::none);
@@ -66,6 +73,8 @@ class GraphBuilder {
  private:
   std::string full(std::string_view name) const;
   const NameRow* row_of(std::string_view name) const;
+  /// A state of the layer, a row of `width` for each sequence.
+  std::string state(std::string_view name, Extent width);
   const std::vector<Dim>& shape_of(const std::string& tensor) const { return graph_.at(tensor).shape; }
 
   const BuildInput& input_;

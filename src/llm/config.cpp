@@ -4,17 +4,17 @@
 
 #include <cmath>
 
-#include "io/config_keys.hpp"
+#include "llm/config_keys.hpp"
+#include "llm/config_state_space.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
 namespace {
 
-constexpr Extent kSizeMax = io::ConfigKeys::kSizeMax;
+// A model without attention counts positions, but nothing depends on how many there are.
+constexpr Extent kContextWithoutAttention = 1 << 20, kHeadWithoutAttention = 2;
 
 // ---- config.json -------------------------------------------------------------------------------------------------------
-
-using Keys = io::ConfigKeys;
 
 /// The number of rotary channels of a head, if a key gives it.
 void read_turning_part(const Keys& keys, ModelConfig& config) {
@@ -138,12 +138,15 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.vocabulary = keys.size({"vocab_size"});
   c.hidden = keys.size({"hidden_size", "n_embd"});
   c.layers = keys.size({"num_hidden_layers", "n_layer"});
-  c.heads = keys.size({"num_attention_heads", "n_head"});
+  read_state_space(keys, c);
+  const bool has_attention = c.state_space.inner == 0 || !c.state_space.layers.empty();
+  c.heads = has_attention ? keys.size({"num_attention_heads", "n_head"}) : 1;
   c.kv_heads = keys.size({"num_key_value_heads"}, c.heads);
-  c.head_dim = keys.size({"head_dim"}, c.heads > 0 ? c.hidden / c.heads : 0);
-  c.intermediate = keys.size({"intermediate_size", "n_inner"}, 4 * c.hidden);
-  c.context = keys.size({"max_position_embeddings", "n_positions"}, 2048);
+  c.head_dim = has_attention ? keys.size({"head_dim"}, c.heads > 0 ? c.hidden / c.heads : 0) : kHeadWithoutAttention;
+  c.intermediate = keys.size({"shared_intermediate_size", "intermediate_size", "n_inner"}, 4 * c.hidden);
+  c.context = keys.size({"max_position_embeddings", "n_positions"}, has_attention ? 2048 : kContextWithoutAttention);
   c.norm_eps = keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, 1e-6);
+  if (c.architecture == "mamba" || c.architecture == "mamba2") c.norm_eps = keys.number({"layer_norm_epsilon"}, 1e-5);
   const std::string activation = keys.text({"hidden_activation", "hidden_act", "activation_function"}, "");
   c.activation = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast"
                      ? "gelu_tanh"
@@ -152,12 +155,13 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh")
     keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu and gelu_pytorch_tanh", activation));
   // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
-  const bool tied_by_default =
-      c.architecture == "gpt2" || c.architecture == "smollm3" || c.architecture.starts_with("gemma");
+  const bool tied_by_default = c.architecture == "gpt2" || c.architecture == "smollm3" ||
+                               c.architecture.starts_with("gemma") || c.architecture == "mamba";
   c.tied = keys.flag("tie_word_embeddings", tied_by_default);
   c.rope_base = keys.number({"rope_theta"}, c.architecture == "gemma3_text" ? 1e6 : 10000.0);
   c.rope_local_base = keys.number({"rope_local_base_freq"}, c.architecture == "gemma3_text" ? 10000.0 : 0.0);
   c.rope_dims = c.head_dim;
+  if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
   read_turning_part(keys, c);
   const Json* scaling = keys.find({"rope_scaling", "rope_parameters"});
   if (scaling) {
@@ -232,14 +236,23 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.vocabulary = vocabulary;
   c.hidden = size("embedding_length");
   c.layers = size("block_count");
-  c.heads = size("attention.head_count");
-  c.kv_heads = size("attention.head_count_kv", c.heads);
-  c.head_dim = size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
+  const bool is_mamba = c.architecture == "mamba" || c.architecture == "mamba2";
+  if (is_mamba) {
+    StateSpace& s = c.state_space;
+    s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
+    (c.architecture == "mamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
+    if (c.architecture == "mamba2") s.groups = size("ssm.group_count", 1);
+    if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false))
+      throw FileError(fmt::format("{}: {} is true, which Weft does not support", c.source, key("ssm.dt_b_c_rms")));
+  }
+  c.heads = is_mamba ? 1 : size("attention.head_count");
+  c.kv_heads = is_mamba ? 1 : size("attention.head_count_kv", c.heads);
+  c.head_dim = is_mamba ? kHeadWithoutAttention : size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (size("attention.value_length", c.head_dim) != c.head_dim)
     throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not support", c.source,
                                 key("attention.value_length")));
-  c.intermediate = size("feed_forward_length");
-  c.context = size("context_length");
+  c.intermediate = is_mamba ? c.hidden : size("feed_forward_length");
+  c.context = is_mamba ? kContextWithoutAttention : size("context_length");
   c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
   c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
   c.rope_local_base = number("rope.freq_base_swa", c.architecture == "gemma3" ? 10000.0 : 0.0);
@@ -302,6 +315,7 @@ void check(const ModelConfig& c) {
           fmt::format("no_rope_layers has {} entries for {} layers", c.rope_layers.size(), c.layers));
   require((c.experts == 0) == (c.experts_per_token == 0) && c.experts_per_token <= c.experts && c.experts <= 1024,
           fmt::format("{} of {} experts take part", c.experts_per_token, c.experts));
+  check_state_space(c);
   const RopeScaling& s = c.rope_scaling;
   for (const auto& factors : {s.short_factors, s.long_factors})
     require(factors.empty() || static_cast<Extent>(factors.size()) == c.rope_dims / 2,

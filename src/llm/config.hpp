@@ -29,6 +29,16 @@ struct RopeScaling {
   std::vector<double> short_factors, long_factors;  // longrope: one a pair
 };
 
+/// Layers that keep a state of a fixed size instead of keys and values: Mamba's, or Mamba-2's if there are heads.
+struct StateSpace {
+  Extent inner = 0;                  // channels inside a layer; 0: no such layers
+  Extent states = 0, kernel = 0;     // states of a channel; inputs that the convolution sees
+  Extent rank = 0;                   // Mamba: width of what the steps are projected from
+  Extent heads = 0, groups = 0;      // Mamba-2: heads of channels, groups of heads that share b and c
+  double dt_least = 0, dt_most = 0;  // bounds of the steps of Mamba-2; dt_most = 0: none
+  std::vector<bool> layers;          // which layers; the others have attention
+};
+
 struct ModelConfig {
   std::string architecture;  ///< as the file names it
   std::string name;          ///< of the model, or ""
@@ -53,6 +63,10 @@ struct ModelConfig {
   double attention_soft_cap = 0, logit_soft_cap = 0;
 
   Extent experts = 0, experts_per_token = 0;
+  StateSpace state_space;
+  double embedding_scale = 1, residual_scale = 1,
+         logit_scale = 1;      // factors of embeddings, of what layers add, of logits
+  double attention_scale = 0;  // of scores; 0: head_dim^-1/2
   std::vector<std::int64_t> end_tokens;
 };
 

@@ -269,6 +269,11 @@ struct Conversion {
           fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a "
                       "GGUF file",
                       file_name_of(*options.type)));
+    if (config.state_space.inner > 0)
+      throw FileError(fmt::format(
+          "{}: models whose layers keep states are not converted between GGUF files and folders; the output's "
+          "ending .safetensors converts the tensors alone",
+          config.source));
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
   }

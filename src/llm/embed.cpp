@@ -37,6 +37,7 @@ namespace detail {
 
 Tensor embed(Engine& engine, std::span<const std::string> texts, const EmbedOptions& options,
              std::span<const int> slots) {
+  if (engine.has_states()) slots = slots.first(1);  // the tokens of a pass are of one sequence
   std::vector<std::vector<text::TokenId>> tokens;
   for (const std::string& each : texts) {
     tokens.push_back(engine.text().tokenizer->encode(each, {.add_special = options.add_special}));

@@ -1,16 +1,12 @@
 #include "llm/engine.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cinttypes>
-#include <cstdio>
-#include <fstream>
 #include <future>
 #include <limits>
+#include <set>
 #include <utility>
 
 #if defined(__GLIBC__)
@@ -19,6 +15,7 @@
 
 #include "base/checked.hpp"
 #include "io/quantised_folder.hpp"
+#include "llm/free_memory.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
@@ -57,26 +54,17 @@ void return_free_memory() {
 #endif
 }
 
-/// Bytes of memory that are free, as far as the system tells; else no limit.
-std::uint64_t free_memory() {
-  std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);) {
-    std::uint64_t kilobytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNu64 " kB", &kilobytes) == 1) bytes = kilobytes * 1024;
-  }
-  // A process may have a limit of its own, and a container less than its machine.
-  struct ::rlimit space {};
-  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
-    std::uint64_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const std::uint64_t taken = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    bytes = std::min<std::uint64_t>(bytes, space.rlim_cur - std::min<std::uint64_t>(taken, space.rlim_cur));
-  }
-  std::uint64_t limit = 0, used = 0;
-  std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
-  std::ifstream("/sys/fs/cgroup/memory.current") >> used;
-  return limit > 0 ? std::min(bytes, limit - std::min(used, limit)) : bytes;
+bool is_recent(const TensorDesc& tensor) { return tensor.shape[0].symbol == Symbol::recent; }
+
+/// Whether all tokens are of one sequence. Of a model with states they are that, or each is of another: a state takes the steps
+/// of its sequence one after another, and a pass has one way to do so.
+bool is_one_sequence(std::span<const PositionedToken> batch) {
+  std::set<int> slots;
+  for (const PositionedToken& token : batch) slots.insert(token.slot);
+  if (slots.size() != 1 && slots.size() != batch.size())
+    throw InternalError(
+        fmt::format("llm: a pass over {} tokens of {} sequences with states", batch.size(), slots.size()));
+  return slots.size() == 1;
 }
 
 template <class T>
@@ -86,15 +74,13 @@ Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device
 
 }  // namespace
 
-Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
+void Engine::read_graph(const TensorNames& names, const LoadOptions& options) {
   if (options.sequences < 1 || options.sequences > 256)
     throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
   if (options.context < 0 || options.context > kContextMax)
     throw UsageError(
         fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
-  io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
-  const TensorNames names(source);
-  const ModelConfig config = read_config(source, names);
+  const ModelConfig config = read_config(names.source(), names);
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   if (options.context > config.context && config.rope_dims == 0)
@@ -103,10 +89,18 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   slots_ = options.sequences;
   cache_type_ = options.cache;
   exact_ = options.exact;
+  has_states_ = std::any_of(graph_.tensors.begin(), graph_.tensors.end(),
+                            [](const TensorDesc& tensor) { return tensor.storage == TensorStorage::state; });
+}
+
+Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : device_(options.device) {
+  io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
+  const TensorNames names(source);
+  read_graph(names, options);
   // One thread reads the vocabulary while the others pack weights.
   auto text = std::async(std::launch::async, [&] {
-    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config, options.chat_template)
-                                   : model_text_of_folder(path, config, options.chat_template);
+    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config(), options.chat_template)
+                                   : model_text_of_folder(path, config(), options.chat_template);
     source.forget_metadata();
     return read;
   });
@@ -121,7 +115,47 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   }
   constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);
+  make_positions(options);
+  make_caches(false);
+  return_free_memory();
+}
 
+Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Planned) : device_(options.device) {
+  const TensorNames names(source);
+  read_graph(names, options);
+  check_tensors(graph_, names);
+  weights_ = planned_weights(graph_, names, device_);
+  context_ = options.context > 0 ? options.context : config().context;
+  check_rows();
+  make_positions(options);
+  make_caches(true);
+}
+
+std::uint64_t Engine::planned_pass_bytes() {
+  std::uint64_t bytes = 0;
+  const std::size_t most = device_.kind == Device::Kind::cpu ? kStepsMax / 2 : kStepsMax;
+  for (const std::size_t size : {std::size_t{1}, most}) {
+    const PassKind kind{size, LogitsOf::last, false, has_states_};
+    const auto count = static_cast<Extent>(size);
+    const std::vector<Tensor> arguments = {on_device(std::vector<std::int32_t>(size, 0), {count}, device_),
+                                           on_device(std::vector<std::int32_t>(lists_of_numbers() * size, 0),
+                                                     {static_cast<Extent>(lists_of_numbers()), count}, device_),
+                                           on_device(std::vector<std::int32_t>(1, 0), {1}, device_)};
+    const runtime::WithoutPlans lean;
+    compiled(kind).prepare(arguments);
+    bytes += compiled(kind).scratch_bytes() + static_cast<std::uint64_t>(config().vocabulary) * sizeof(float);
+  }
+  return bytes;
+}
+
+std::uint64_t Engine::scratch_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [kind, pass] : passes_) bytes += pass.scratch_bytes();
+  return bytes;
+}
+
+void Engine::make_positions(const LoadOptions& options) {
+  const ModelConfig& config = this->config();
   if (const auto most = short_positions(config); most && *most < context_) short_positions_ = most;
   const auto table = [&](bool local) {
     std::vector<Extent> lengths = {short_positions_.value_or(context_)};
@@ -136,42 +170,51 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   };
   frequencies_ = table(false);
   local_frequencies_ = table(true);
-  const auto is_recent = [](const TensorDesc& tensor) { return tensor.shape[0].symbol == Symbol::recent; };
   // A pass is written before it is read, so a ring holds a window and the longest pass. Shorter ones leave room to go back.
   if (const Extent rows = config.window + Extent{kStepsMax};
       !options.whole_cache && rows < context_ && std::any_of(graph_.tensors.begin(), graph_.tensors.end(), is_recent))
     ring_ = rows;
+}
+
+Extent Engine::rows_of(const TensorDesc& tensor, Extent context) const {
+  if (tensor.storage == TensorStorage::state) return 1;
+  return ring_ > 0 && is_recent(tensor) ? std::min(ring_, context) : context;
+}
+
+void Engine::make_caches(bool is_planned) {
   // Uninitialised memory is fine: rows that no token was written to are never read.
   for (const TensorDesc& tensor : graph_.tensors) {
-    if (tensor.storage != TensorStorage::kv_cache) continue;
-    const Extent rows = ring_ > 0 && is_recent(tensor) ? ring_ : context_;
-    const Tensor like = empty_cache(rows * slots_, tensor.shape[1].value, cache_type_, device_);
-    const auto bytes = static_cast<std::size_t>(like.numel()) * size_bytes(like.dtype());
+    const bool is_state = tensor.storage == TensorStorage::state;
+    if (tensor.storage != TensorStorage::kv_cache && !is_state) continue;
+    const Tensor like = empty_cache(rows_of(tensor, context_) * slots_, tensor.shape[1].value,
+                                    is_state ? CacheType::f32 : cache_type_, device_);
+    const auto bytes = is_planned ? 0 : static_cast<std::size_t>(like.numel()) * size_bytes(like.dtype());
     const Tensor memory(
         runtime::data_node(like.dtype(), like.shape(), device_, runtime::allocate(device_, bytes, tensor.name)));
     caches_.emplace(tensor.name, Variable(memory, tensor.name, false));
   }
   cached_.resize(static_cast<std::size_t>(slots_));
-  return_free_memory();
 }
 
 void Engine::choose_context(const LoadOptions& options) {
   const ModelConfig& config = graph_.config;
   // Of one position of every sequence, in all layers: rings of some only make it less.
-  std::uint64_t position_bytes = 0;
+  std::uint64_t position_bytes = 0, state_bytes = 0;
   for (const TensorDesc& tensor : graph_.tensors) {
+    if (tensor.storage == TensorStorage::state)
+      state_bytes += static_cast<std::uint64_t>(tensor.shape[1].value * slots_) * sizeof(float);
     if (tensor.storage != TensorStorage::kv_cache) continue;
     const Tensor like = empty_cache(slots_, tensor.shape[1].value, cache_type_, device_);
     position_bytes += static_cast<std::uint64_t>(like.numel()) * size_bytes(like.dtype());
   }
   position_bytes = std::max<std::uint64_t>(position_bytes, 1);
   const bool is_limited = options.device_memory > 0;
-  if (is_limited && weights_.bytes >= options.device_memory)
+  if (is_limited && weights_.bytes + state_bytes >= options.device_memory)
     throw UsageError(
         fmt::format("llm::load: the weights take {} bytes, and {} are allowed on {}; allow more, or take a smaller "
                     "model",
-                    weights_.bytes, options.device_memory, device_.to_string()));
-  const std::uint64_t budget = is_limited                          ? options.device_memory - weights_.bytes
+                    weights_.bytes + state_bytes, options.device_memory, device_.to_string()));
+  const std::uint64_t budget = is_limited ? options.device_memory - weights_.bytes - state_bytes
                                : device_.kind == Device::Kind::cpu ? free_memory() / 2
                                                                    : kGpuCacheBytes;
   const auto fitting = static_cast<Extent>(std::min<std::uint64_t>(budget / position_bytes, kContextMax));
@@ -189,6 +232,10 @@ void Engine::choose_context(const LoadOptions& options) {
       throw UsageError(fmt::format("llm::load: {} bytes leave room for {} positions beside the weights; allow more",
                                    options.device_memory, fitting));
   }
+  check_rows();
+}
+
+void Engine::check_rows() const {
   // Devices count rows of caches with 32 bits.
   if (const auto rows = try_multiply<Extent>(context_, slots_);
       !rows || *rows > std::numeric_limits<std::int32_t>::max())
@@ -206,26 +253,31 @@ std::uint64_t Engine::cache_bytes() const {
 Compiled& Engine::compiled(const PassKind& kind) {
   if (auto it = passes_.find(kind); it != passes_.end()) return it->second;
   return passes_
-      .emplace(
-          kind, Compiled([this, wanted = kind.wanted, has_images = kind.has_images](std::span<const Tensor> arguments) {
-            const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
-            PassInputs inputs{.tokens = wanted == LogitsOf::drawn ? select(arguments[0], 1, 0) : arguments[0],
-                              .positions = numbers(0),
-                              .length = numbers(1),
-                              .all = {numbers(2), numbers(3)}};
-            if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
-            Extent more = ring_ > 0 ? 6 : 4;
-            if (short_positions_) inputs.factors = numbers(more++);
-            if (has_images) {
-              inputs.is_image = numbers(more++);
-              inputs.image_rows = arguments.back();
-            }
-            if (wanted == LogitsOf::last) inputs.rows = arguments[2];
-            inputs.stops_before_head = wanted == LogitsOf::none;
-            return std::vector<Tensor>{lower(
-                {graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_, local_frequencies_, magnitude_},
-                inputs)};
-          }))
+      .emplace(kind, Compiled([this, kind](std::span<const Tensor> arguments) {
+                 const LogitsOf wanted = kind.wanted;
+                 const auto numbers = [&](Extent row) { return select(arguments[1], 0, row); };
+                 PassInputs inputs{.tokens = wanted == LogitsOf::drawn ? select(arguments[0], 1, 0) : arguments[0],
+                                   .positions = numbers(0),
+                                   .length = numbers(1),
+                                   .all = {numbers(2), numbers(3)}};
+                 if (ring_ > 0) inputs.ring = {numbers(4), numbers(5)};
+                 Extent list = ring_ > 0 ? 6 : 4;
+                 if (has_states_) {
+                   inputs.states = {numbers(list), numbers(list + 1), narrow(numbers(list + 2), 0, 0, 1),
+                                    kind.is_one_sequence};
+                   list += 3;
+                 }
+                 if (short_positions_) inputs.factors = numbers(list++);
+                 if (kind.has_images) {
+                   inputs.is_image = numbers(list++);
+                   inputs.image_rows = arguments.back();
+                 }
+                 if (wanted == LogitsOf::last) inputs.rows = arguments[2];
+                 inputs.stops_before_head = wanted == LogitsOf::none;
+                 return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
+                                                   local_frequencies_, magnitude_},
+                                                  inputs)};
+               }))
       .first->second;
 }
 
@@ -233,8 +285,9 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
                     std::string* profile) {
   // Lists of numbers, as `compiled` takes them.
   const bool has_images = std::any_of(batch.begin(), batch.end(), [](const auto& t) { return is_image_row(t.token); });
-  const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, list_of_images = lists_of_places + (short_positions_ ? 1 : 0),
+  const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, list_of_images = lists_of_numbers(),
                     lists = list_of_images + (has_images ? 1 : 0), width = static_cast<std::size_t>(config().hidden);
+  const PassKind kind{size, wanted, has_images, has_states_ && is_one_sequence(batch)};
   std::vector<std::int32_t> tokens(size, 0), numbers(lists * size, 0);
   std::vector<float> image_rows(has_images ? size * width : 0, 0);
   for (std::size_t t = 0; t < size; ++t) {
@@ -243,6 +296,7 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     };
     if (t >= batch.size()) {
       for (std::size_t list = 2; list < lists_of_places; list += 2) put(list, -1);
+      if (has_states_) put(lists_of_places, -1);
       continue;
     }
     const PositionedToken& token = batch[t];
@@ -254,6 +308,9 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
       throw UsageError(fmt::format(
           "llm: the text has more tokens than the context of {}; load with a larger one, or shorten it", context_));
     Extent& written = cached_[static_cast<std::size_t>(token.slot)].written;
+    if (has_states_ && token.position != 0 && token.position != written)
+      throw InternalError(
+          fmt::format("llm: position {} of a sequence whose state has seen {}", token.position, written));
     written = token.position == 0 ? 1 : std::max(written, token.position + 1);
     if (!has_window(token.slot, token.position))
       throw InternalError(
@@ -272,15 +329,19 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     };
     put_places(2, context_);
     if (ring_ > 0) put_places(4, ring_);
-    if (short_positions_) put(lists_of_places, cached_[static_cast<std::size_t>(token.slot)].is_long ? 1 : 0);
+    if (has_states_) {
+      put(lists_of_places, token.slot);
+      put(lists_of_places + 1, token.position == 0 ? 1 : 0);
+    }
+    if (short_positions_) put(list_of_images - 1, cached_[static_cast<std::size_t>(token.slot)].is_long ? 1 : 0);
   }
+  if (has_states_) numbers[(lists_of_places + 2) * size] = static_cast<std::int32_t>(batch.size());
   const auto count = static_cast<Extent>(size);
   std::vector<Tensor> arguments = {wanted == LogitsOf::drawn ? drawn.to(device_) : on_device(tokens, {count}, device_),
                                    on_device(numbers, {static_cast<Extent>(lists), count}, device_)};
   if (wanted == LogitsOf::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(batch.size()) - 1}, {1}, device_));
   if (has_images) arguments.push_back(on_device(image_rows, {count, config().hidden}, device_));
-  const PassKind kind{size, wanted, has_images};
   const bool is_new = !passes_.contains(kind);
   if (is_new) {
     const runtime::WithoutPlans lean;
@@ -476,6 +537,7 @@ Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   std::size_t same = 0;
   while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
   if (!has_window(slot, static_cast<Extent>(same))) same = 0;
+  if (has_states_ && static_cast<Extent>(same) != cached_[static_cast<std::size_t>(slot)].written) same = 0;
   held.resize(same);
   return static_cast<Extent>(same);
 }

@@ -78,6 +78,15 @@ class Uploaded {
 class Engine {
  public:
   Engine(const std::filesystem::path& path, const LoadOptions& options);
+  /// The graph, the plans and the sizes of a model, without its weights and its text: nothing can be run.
+  struct Planned {};
+  Engine(const io::TensorSource& source, const LoadOptions& options, Planned);
+  /// Scratch and results of a pass over one token and of the longest pass over a prompt, as compiled for the device.
+  std::uint64_t planned_pass_bytes();
+  /// Scratch of all passes that were compiled so far.
+  std::uint64_t scratch_bytes() const;
+  /// Rows of a sequence in a cache or a state, of this many positions.
+  Extent rows_of(const TensorDesc& tensor, Extent context) const;
 
   const ModelConfig& config() const { return graph_.config; }
   const ModelGraph& graph() const { return graph_; }
@@ -86,6 +95,7 @@ class Engine {
   int slots() const { return slots_; }
   Device device() const { return device_; }
   std::uint64_t weight_bytes() const { return weights_.bytes; }
+  const Weights& weights() const { return weights_; }
   /// The file that weights were mapped from; empty where they were packed.
   const std::filesystem::path& packed_file() const { return weights_.packed_file; }
   std::uint64_t cache_bytes() const;
@@ -112,6 +122,10 @@ class Engine {
   std::vector<Draw> finish(Drawing drawing, std::size_t count) const;
   /// Whether the device works while the host does something else.
   bool runs_beside_host() const { return runtime::backend_of(device_).describe().runs_beside_host; }
+
+  /// Whether layers keep a state of all steps. It cannot be cut back to an earlier step, so wrong guesses cannot be taken back,
+  /// and a prompt that differs from what the state has seen is read from its start.
+  bool has_states() const { return has_states_; }
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
@@ -149,6 +163,16 @@ class Engine {
     bool is_long = false;  // it turns by the long factors of longrope
   };
 
+  /// Sets the graph and what the options say of it.
+  void read_graph(const TensorNames& names, const LoadOptions& options);
+  void make_positions(const LoadOptions& options);
+  /// `is_planned`: the caches have no memory.
+  void make_caches(bool is_planned);
+  void check_rows() const;
+  /// Lists of numbers that a pass takes, one number a token each.
+  std::size_t lists_of_numbers() const {
+    return (ring_ > 0 ? 6u : 4u) + (has_states_ ? 3u : 0u) + (short_positions_ ? 1u : 0u);
+  }
   /// Sets how many positions are kept, once the weights are there.
   void choose_context(const LoadOptions& options);
   /// Whether rings hold all that a token at this position sees before it.
@@ -161,6 +185,7 @@ class Engine {
     std::size_t size;
     LogitsOf wanted;
     bool has_images;
+    bool is_one_sequence;  // of models with states; else false
     auto operator<=>(const PassKind&) const = default;
   };
   Compiled& compiled(const PassKind& kind);
@@ -185,6 +210,7 @@ class Engine {
   Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
+  bool has_states_ = false;
   std::map<PassKind, Compiled> passes_;
   std::optional<Compiled> sampler_, masked_sampler_;
   std::optional<Constraints> constraints_;

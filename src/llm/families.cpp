@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 
 #include "weft/error.hpp"
@@ -38,6 +39,66 @@ std::vector<NameRow> gpt2_names() {
           {"layer{}.down.bias", "blk.{}.ffn_down.bias", "h.{}.mlp.c_proj.bias"}};
 }
 
+/// Rows refer to text that lives as long as the program.
+std::string_view kept(std::string text) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::move(text));
+}
+
+/// The parts of a layer with a state of Mamba's kind, or of Mamba-2's; files of transformers put `prefix` before them.
+std::vector<NameRow> state_space_names(std::string_view prefix, bool second) {
+  std::vector<NameRow> rows;
+  const auto add = [&](std::string_view name, std::string_view gguf, std::string_view hf) {
+    rows.push_back({kept(fmt::format("layer{{}}.{}", name)),
+                    gguf.empty() ? gguf : kept(fmt::format("blk.{{}}.{}", gguf)),
+                    kept(fmt::format("{}{}", prefix, hf))});
+  };
+  add("ssm_in.weight", "ssm_in.weight", "in_proj.weight");
+  add("ssm_in.bias", "", "in_proj.bias");
+  add("ssm_conv.weight", "ssm_conv1d.weight", "conv1d.weight");
+  add("ssm_conv.bias", "ssm_conv1d.bias", "conv1d.bias");
+  add("ssm_a", "ssm_a", "A_log");
+  add("ssm_d", "ssm_d", "D");
+  add("ssm_out.weight", "ssm_out.weight", "out_proj.weight");
+  add("ssm_out.bias", "", "out_proj.bias");
+  add("ssm_dt.bias", "ssm_dt.bias", second ? "dt_bias" : "dt_proj.bias");
+  if (second) {
+    add("ssm_norm.weight", "ssm_norm.weight", "norm.weight");
+  } else {
+    add("ssm_dt.weight", "ssm_dt.weight", "dt_proj.weight");
+    add("ssm_xp.weight", "ssm_x.weight", "x_proj.weight");
+  }
+  return rows;
+}
+
+std::vector<NameRow> with_state_space(std::vector<NameRow> rows, std::string_view prefix, bool second) {
+  const std::vector<NameRow> more = state_space_names(prefix, second);
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
+}
+
+std::vector<NameRow> mamba_names(bool second) {
+  return with_state_space({{"embed.weight", "token_embd.weight", "backbone.embeddings.weight"},
+                           {"final_norm.weight", "output_norm.weight", "backbone.norm_f.weight"},
+                           {"layer{}.norm1.weight", "blk.{}.attn_norm.weight", "backbone.layers.{}.norm.weight"}},
+                          "backbone.layers.{}.mixer.", second);
+}
+
+std::vector<NameRow> bamba_names() {
+  return with_state_space({{"final_norm.weight", "", "model.final_layernorm.weight"},
+                           {"layer{}.norm2.weight", "", "model.layers.{}.pre_ff_layernorm.weight"},
+                           {"layer{}.gate.weight", "", "model.layers.{}.feed_forward.gate_proj.weight"},
+                           {"layer{}.up.weight", "", "model.layers.{}.feed_forward.up_proj.weight"},
+                           {"layer{}.down.weight", "", "model.layers.{}.feed_forward.down_proj.weight"}},
+                          "model.layers.{}.mamba.", true);
+}
+
+std::vector<NameRow> granite_hybrid_names() {
+  return with_state_space({{"layer{}.gate_up.weight", "", "model.layers.{}.shared_mlp.input_linear.weight"},
+                           {"layer{}.down.weight", "", "model.layers.{}.shared_mlp.output_linear.weight"}},
+                          "model.layers.{}.mamba.", true);
+}
+
 const std::vector<Family>& table() {
   static const std::vector<Family> families = {
       {"mixtral",
@@ -60,6 +121,10 @@ const std::vector<Family>& table() {
        build_phi3,
        {{"layer{}.gate_up.weight", "blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"}}},
       {"gpt2", {"gpt2"}, {"gpt2"}, build_gpt2, gpt2_names()},
+      {"mamba", {"mamba"}, {"mamba"}, build_mamba, mamba_names(false)},
+      {"mamba2", {"mamba2"}, {"mamba2"}, build_mamba, mamba_names(true)},
+      {"bamba", {"bamba"}, {}, build_state_hybrid, bamba_names()},
+      {"granite-hybrid", {"granitemoehybrid"}, {}, build_state_hybrid, granite_hybrid_names()},
   };
   return families;
 }

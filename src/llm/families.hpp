@@ -41,5 +41,7 @@ ModelGraph build_gemma(const BuildInput& input);
 ModelGraph build_phi3(const BuildInput& input);
 ModelGraph build_gpt2(const BuildInput& input);
 ModelGraph build_mixtral(const BuildInput& input);
+ModelGraph build_mamba(const BuildInput& input);
+ModelGraph build_state_hybrid(const BuildInput& input);
 
 }  // namespace weft::llm

@@ -33,7 +33,10 @@ const OpRow& row_of(OpType op) {
                                {"add", 2, 2, {}},
                                {"scale", 1, 1, {"factor"}},
                                {"soft_cap", 1, 1, {"cap"}},
-                               {"experts", 5, 5, {"used"}}};
+                               {"experts", 5, 5, {"used"}},
+                               {"short_conv", 3, 4, {"kernel"}},
+                               {"selective_scan", 7, 7, {"log"}},
+                               {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}}};
   return rows[static_cast<std::size_t>(op)];
 }
 
@@ -48,7 +51,7 @@ std::string text(const std::vector<Dim>& shape) {
 std::string_view name_of(OpType op) { return row_of(op).name; }
 
 std::string Dim::to_string() const {
-  constexpr std::string_view names[] = {"", "T", "R", "L", "W"};
+  constexpr std::string_view names[] = {"", "T", "R", "L", "W", "S"};
   return symbol == Symbol::none ? std::to_string(value) : std::string(names[static_cast<std::size_t>(symbol)]);
 }
 
@@ -74,7 +77,7 @@ const TensorDesc& ModelGraph::at(std::string_view name) const {
 
 std::string ModelGraph::to_string() const {
   constexpr std::string_view elements[] = {"f32", "i32", "weight", "cache"};
-  constexpr std::string_view storages[] = {"constant", "activation", "kv_cache"};
+  constexpr std::string_view storages[] = {"constant", "activation", "kv_cache", "state"};
   std::string s = fmt::format("model {} ({}): {} tensors, {} nodes, {} -> {}\n", family, config.architecture,
                               tensors.size(), nodes.size(), input, output);
   for (const TensorDesc& t : tensors)
@@ -135,14 +138,18 @@ void ModelGraph::validate() const {
       for (const std::string& name : n.inputs) shapes.push_back(text(shape_of(name)));
       problem(n.id, fmt::format("{} of {} is not {}", row.name, fmt::join(shapes, " and "), text(y)));
     };
+    const auto require_state = [&](const std::string& name) {
+      if (known.at(name)->storage != TensorStorage::state) problem(n.id, name + " is not a state");
+    };
     switch (n.op) {
       case OpType::embedding: fit(x.size() == 2 && y == std::vector<Dim>{shape_of(n.inputs[1])[0], x[1]}); break;
       case OpType::insert: fit(x == y && shape_of(n.inputs[1]) == x); break;
       case OpType::pick: fit(x.size() == 2 && y == std::vector<Dim>{Symbol::rows, x[1]}); break;
       case OpType::rms_norm: {
         const Extent width = n.integer("width");
-        fit(x == y && x.size() == 2 && shape_of(n.inputs[1]) == std::vector<Dim>{width} && width > 0 &&
-            x[1].value % width == 0);
+        const std::vector<Dim> weight = shape_of(n.inputs[1]);
+        fit(x == y && x.size() == 2 && (weight == std::vector<Dim>{width} || weight == std::vector<Dim>{x[1]}) &&
+            width > 0 && x[1].value % width == 0);
         break;
       }
       case OpType::layer_norm: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}); break;
@@ -181,6 +188,33 @@ void ModelGraph::validate() const {
         fit(x == y && router.size() == 2 && router[1] == x[1] && gate.size() == 3 && gate[0] == router[0] &&
             gate[2] == x[1] && gate == shape_of(n.inputs[3]) && down == std::vector<Dim>{gate[0], gate[2], gate[1]} &&
             n.integer("used") >= 1 && n.integer("used") <= router[0].value);
+        break;
+      }
+      case OpType::short_conv: {
+        const Extent kernel = n.integer("kernel");
+        fit(x == y && kernel > 0 && shape_of(n.inputs[1])[0] == x[1] &&
+            shape_of(n.inputs[2]) == std::vector<Dim>{Symbol::sequences, (kernel - 1) * x[1].value} &&
+            (n.inputs.size() < 4 || shape_of(n.inputs[3]) == std::vector<Dim>{x[1]}));
+        require_state(n.inputs[2]);
+        break;
+      }
+      case OpType::selective_scan: {
+        const std::vector<Dim> rates = shape_of(n.inputs[2]), b = shape_of(n.inputs[3]);
+        fit(x == y && x == shape_of(n.inputs[1]) && rates.size() == 2 && rates[0] == x[1] &&
+            b == std::vector<Dim>{x[0], rates[1]} && b == shape_of(n.inputs[4]) &&
+            shape_of(n.inputs[5]) == std::vector<Dim>{x[1]} &&
+            shape_of(n.inputs[6]) == std::vector<Dim>{Symbol::sequences, x[1].value * rates[1].value});
+        require_state(n.inputs[6]);
+        break;
+      }
+      case OpType::state_space_scan: {
+        const Extent heads = n.integer("heads"), groups = n.integer("groups");
+        const std::vector<Dim> b = shape_of(n.inputs[3]), a_head{heads};
+        fit(x == y && heads > 0 && groups > 0 && x[1].value % heads == 0 && heads % groups == 0 && b.size() == 2 &&
+            b[1].value % groups == 0 && b == shape_of(n.inputs[4]) &&
+            shape_of(n.inputs[1]) == std::vector<Dim>{x[0], heads} && shape_of(n.inputs[7]) == a_head &&
+            shape_of(n.inputs[6]) == std::vector<Dim>{Symbol::sequences, x[1].value * (b[1].value / groups)});
+        require_state(n.inputs[6]);
         break;
       }
       case OpType::silu:

@@ -17,10 +17,11 @@ namespace weft::llm {
 /// An extent: a number, or a symbol whose value is known when the graph runs.
 enum class Symbol : std::uint8_t {
   none,
-  tokens,  // T: tokens in this pass
-  rows,    // R: rows of logits asked for
-  length,  // L: cached positions
-  recent,  // W: cached positions of a layer that sees a window of them
+  tokens,     // T: tokens in this pass
+  rows,       // R: rows of logits asked for
+  length,     // L: cached positions
+  recent,     // W: cached positions of a layer that sees a window of them
+  sequences,  // S: sequences side by side
 };
 struct Dim {
   Extent value = 0;
@@ -36,6 +37,7 @@ enum class TensorStorage : std::uint8_t {
   constant,    // from the file
   activation,  // of one pass
   kv_cache,    // kept between passes, written by attention
+  state,       // kept between passes, a row a sequence: what a layer remembers of all its steps
 };
 enum class Element : std::uint8_t {
   f32,
@@ -54,10 +56,11 @@ struct TensorDesc {
 };
 
 enum class OpType : std::uint8_t {
-  embedding,   // (table, tokens or positions) -> [T, width]
+  embedding,  // (table, tokens or positions) -> [T, width]
   insert,      // (x, rows of images) -> x, with those rows where the pass has some instead of tokens
-  pick,        // (x) -> the rows whose logits are asked for
-  rms_norm,    // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts
+  pick,       // (x) -> the rows whose logits are asked for
+  rms_norm,  // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts. The weight
+             // is one for all parts, or has all channels
   layer_norm,  // (x, weight, bias); eps
   matmul,      // (x, weight [N, K], bias?) -> x W^T + b
   columns,     // (x); begin, count
@@ -68,9 +71,12 @@ enum class OpType : std::uint8_t {
   gelu_tanh,
   mul,
   add,
-  scale,     // (x); factor
-  soft_cap,  // (x); cap
-  experts,   // (x, router, gates [E, F, H], ups, downs [E, H, F]); used
+  scale,             // (x); factor
+  soft_cap,          // (x); cap
+  experts,           // (x, router, gates [E, F, H], ups, downs [E, H, F]); used
+  short_conv,        // (x, weight [W, K], state, bias?): each channel with its last inputs
+  selective_scan,    // (x, dt, rates [W, N], b, c, skip [W], state); log: rates are -exp of the tensor
+  state_space_scan,  // (x, dt, rates [H], b, c, skip [H], state, dt bias [H]); heads, groups, log, dt_least, dt_most
 };
 std::string_view name_of(OpType op);
 

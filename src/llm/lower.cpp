@@ -11,9 +11,12 @@
 #include "graph/op.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/state_space.hpp"
 
 namespace weft::llm {
 namespace {
+
+constexpr Extent kScanChunk = 64;  // steps; the scores within chunks grow with it, the states between them shrink
 
 class Lowering {
  public:
@@ -80,6 +83,9 @@ class Lowering {
       case OpType::scale: return input(node, 0) * node.real("factor");
       case OpType::soft_cap: return elementwise("tanh", {input(node, 0) / node.real("cap")}) * node.real("cap");
       case OpType::experts: return mixed(node);
+      case OpType::short_conv: return convolved(node);
+      case OpType::selective_scan: return scanned(node);
+      case OpType::state_space_scan: return scanned_by_heads(node);
     }
     throw InternalError(fmt::format("llm: no lowering of {}", name_of(node.op)));
   }
@@ -90,7 +96,10 @@ class Lowering {
     Tensor weight = input(node, 1);
     if (const double offset = node.real("weight_offset"); offset != 0) weight = weight + offset;
     if (width == x.dim(1)) return rms_norm(x, weight, node.real("eps"));
-    return reshape(rms_norm(reshape(x, {x.dim(0), x.dim(1) / width, width}), weight, node.real("eps")), x.shape());
+    const Tensor parts = reshape(x, {x.dim(0), x.dim(1) / width, width});
+    if (weight.dim(0) == width) return reshape(rms_norm(parts, weight, node.real("eps")), x.shape());
+    const Tensor one = ones({width}, DType::f32, x.device());
+    return reshape(rms_norm(parts, one, node.real("eps")), x.shape()) * weight;
   }
 
   /// Cosine or sine of each token's angles, [T, pairs], the same for every layer.
@@ -181,6 +190,82 @@ class Lowering {
       sum = sum.defined() ? sum + part : part;
     }
     return sum;
+  }
+
+  // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.
+
+  Extent batch() const { return inputs_.states.is_one_sequence ? 1 : inputs_.tokens.dim(0); }
+  Tensor by_sequence(const Tensor& x, const Shape& rest) const {
+    Shape shape{batch(), x.dim(0) / batch()};
+    for (const Extent extent : rest) shape.push_back(extent);
+    return reshape(x, shape);
+  }
+  /// The rows of the sequences, [B, width]; zeros for those that begin.
+  Tensor state_before(const std::string& name) const {
+    const PassInputs::States& s = inputs_.states;
+    const Tensor place = narrow(s.sequence, 0, 0, batch()), begins = narrow(s.is_first, 0, 0, batch());
+    const Tensor rows =
+        embedding(context_.caches.at(name).value(), elementwise("maximum", {place, scalar_like(0, place)}));
+    // A row that no sequence has used may hold anything, so it is not multiplied away.
+    return elementwise("where", {unsqueeze(begins > 0.0, 1), zeros_like(rows), rows});
+  }
+  void keep_state(const std::string& name, const Tensor& rows) const {
+    Variable& variable = context_.caches.at(name);
+    variable.assign(write_rows(variable, rows, narrow(inputs_.states.sequence, 0, 0, batch()), CacheType::f32));
+  }
+  /// Steps, which are zero for padding, so that it changes no state.
+  Tensor without_padding(const Tensor& dt) const {
+    return elementwise("where", {unsqueeze(inputs_.states.sequence >= 0.0, 1), dt, zeros_like(dt)});
+  }
+  Tensor rates(const OpNode& node) const {
+    const Tensor a = input(node, 2);
+    return node.integer("log") != 0 ? -exp(a) : a;
+  }
+
+  Tensor convolved(const OpNode& node) const {
+    const Tensor x = input(node, 0);
+    const Extent width = x.dim(1), kernel = node.integer("kernel");
+    const Tensor before = reshape(state_before(node.inputs[2]), {batch(), kernel - 1, width});
+    const Tensor steps = by_sequence(x, {width});
+    const ShortConvolution y = short_convolution(steps, reshape(input(node, 1), {width, kernel}),
+                                                 node.inputs.size() > 3 ? input(node, 3) : Tensor(), before);
+    Tensor last = y.state;
+    if (inputs_.states.is_one_sequence) {
+      // Those before the padding.
+      const Tensor all = reshape(concat(std::vector<Tensor>{before, steps}, 1), {x.dim(0) + kernel - 1, width});
+      last = embedding(all, inputs_.states.count + arange(kernel - 1, DType::i32, x.device()));
+    }
+    keep_state(node.inputs[2], reshape(last, {batch(), (kernel - 1) * width}));
+    return reshape(y.output, x.shape());
+  }
+
+  Tensor scanned(const OpNode& node) const {
+    const Tensor x = input(node, 0), b = input(node, 3), skip = input(node, 5);
+    const Extent width = x.dim(1), states = b.dim(1);
+    const Tensor dt = without_padding(elementwise("softplus", {input(node, 1)}));
+    const StateSpaceScan y = selective_scan(by_sequence(x, {width}), by_sequence(dt, {width}), rates(node),
+                                            by_sequence(b, {states}), by_sequence(input(node, 4), {states}),
+                                            reshape(state_before(node.inputs[6]), {batch(), width, states}));
+    keep_state(node.inputs[6], reshape(y.state, {batch(), width * states}));
+    return reshape(y.output, x.shape()) + x * skip;
+  }
+
+  Tensor scanned_by_heads(const OpNode& node) const {
+    const Tensor x = input(node, 0), b = input(node, 3);
+    const Extent heads = node.integer("heads"), groups = node.integer("groups"), width = x.dim(1) / heads,
+                 states = b.dim(1) / groups;
+    Tensor dt = elementwise("softplus", {input(node, 1) + input(node, 7)});
+    if (const double least = node.real("dt_least"); least > 0)
+      dt = elementwise("maximum", {dt, scalar_like(least, dt)});
+    if (const double most = node.real("dt_most"); most > 0) dt = elementwise("minimum", {dt, scalar_like(most, dt)});
+    dt = without_padding(dt);
+    const Tensor by_head = by_sequence(x, {heads, width});
+    const StateSpaceScan y =
+        state_space_scan(by_head, by_sequence(dt, {heads}), reshape(rates(node), {heads}),
+                         by_sequence(b, {groups, states}), by_sequence(input(node, 4), {groups, states}),
+                         reshape(state_before(node.inputs[6]), {batch(), heads, width, states}), kScanChunk);
+    keep_state(node.inputs[6], reshape(y.state, {batch(), heads * width * states}));
+    return reshape(y.output + by_head * reshape(input(node, 5), {heads, 1}), x.shape());
   }
 
   const LowerContext& context_;

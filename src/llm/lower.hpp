@@ -19,6 +19,12 @@ struct PassInputs {
     Tensor first;  // [T], first row of their sequence in the caches
   };
   Places all, ring;  // in caches of all positions, and in those that are rings
+  /// Where there are layers with states: the sequence of each token, -1 for padding; 1 for the first token of a sequence, whose
+  /// state is zero; and how many tokens there are [1]. Either all tokens are of one sequence, or each is of another.
+  struct States {
+    Tensor sequence, is_first, count;
+    bool is_one_sequence = false;
+  } states;
   Tensor factors;    // [T], rows of the frequencies; undefined: there is one
   Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
   // Rows of images in place of tokens. Undefined: the pass has none.

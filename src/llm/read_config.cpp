@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/python_json.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -61,7 +62,7 @@ ModelConfig read_config(const io::TensorSource& source, const TensorNames& names
           fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
                       source.path().string()));
     const auto file = source.path() / "config.json";
-    config = config_from_json(read_json_file(file, kConfigLimits), file.string());
+    config = config_from_json(read_python_json_file(file, kConfigLimits), file.string());
   }
   check_count(config, source);
   return config;

@@ -66,6 +66,8 @@ void check(const GenerateOptions& o, const Engine& engine) {
   require(o.top_log_probabilities >= 0 && o.top_log_probabilities <= 20, "top_log_probabilities",
           static_cast<double>(o.top_log_probabilities), "between 0 and 20");
   require(o.draft >= 0 && o.draft <= 15, "draft", static_cast<double>(o.draft), "between 0 and 15");
+  require(o.draft == 0 || !engine.has_states(), "draft", static_cast<double>(o.draft),
+          "0: the layers of this model keep states, from which wrong guesses cannot be taken back");
   require(s.logit_bias.size() <= 1024, "the number of logit biases", static_cast<double>(s.logit_bias.size()),
           "at most 1024");
   for (const auto& [token, bias] : s.logit_bias) {
@@ -175,7 +177,8 @@ bool Run::next(std::string& piece) {
     const Sampling& s = options_.sampling;
     const bool looks_back = s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0;
     // A grammar must know the token before it tells which may follow.
-    if (engine_->runs_beside_host() && options_.draft == 0 && !looks_back && !constraint_)
+    // A state that has seen the token after the end could not be reused.
+    if (engine_->runs_beside_host() && options_.draft == 0 && !looks_back && !constraint_ && !engine_->has_states())
       step_beside_device(piece);
     else
       step(piece);

@@ -9,6 +9,7 @@
 
 #include "backend/contract.hpp"
 #include "base/file.hpp"
+#include "runtime/devices.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -21,6 +22,7 @@ struct Prefix {
 constexpr Prefix kPrefixes[] = {{"", "", "model.embed_tokens.weight"},
                                 {"", "", "wte.weight"},
                                 {"", "", "token_embd.weight"},
+                                {"", "", "backbone.embeddings.weight"},
                                 {"", "transformer.", "wte.weight"},
                                 {"model.", "", "model.embed_tokens.weight"},
                                 {"", "language_model.", "model.embed_tokens.weight"},
@@ -180,6 +182,27 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
   throw FileError(fmt::format("{}: {} tensor{} not fit the architecture {}; is the file whole, and of this model?{}",
                               names.source().path().string(), count, count == 1 ? " does" : "s do",
                               graph.config.architecture, problems));
+}
+
+Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Device device) {
+  Weights weights;
+  for (const TensorDesc& tensor : graph.tensors) {
+    if (tensor.keys.empty()) continue;
+    Weight weight;
+    if (packs(tensor, names, device))
+      for (const Matrix& m : matrices_of(tensor, names)) {
+        weight.push_back(matrix_without_values(*m.source->type, {m.n, m.k}, device));
+        weights.bytes += packed_size(weight.back());
+      }
+    if (weight.empty()) {
+      const Shape shape = shape_of(tensor);
+      weight.push_back(
+          Tensor(runtime::data_node(DType::f32, shape, device, runtime::allocate(device, 0, tensor.name))));
+      weights.bytes += static_cast<std::uint64_t>(shape.numel()) * sizeof(float);
+    }
+    weights.weights.emplace(tensor.name, std::move(weight));
+  }
+  return weights;
 }
 
 Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device, const LoadProgress& progress,

@@ -50,5 +50,7 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names);
 /// packed, and the file is written.
 Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device,
                      const LoadProgress& progress = {}, const PackedFileRules& rules = {});
+/// Weights that plans can be made with, of the types, shapes and bytes that `load_weights` would give, but without memory.
+Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Device device);
 
 }  // namespace weft::llm

@@ -48,6 +48,12 @@ Tensor pack_matrix(BlockType type, std::span<const std::byte> blocks, const Shap
   return packed_leaf(type, shape, device, buffer);
 }
 
+Tensor matrix_without_values(BlockType type, const Shape& shape, Device device) {
+  packing_for(type, device);
+  graph::check_block_shape("tensor", type, shape);
+  return packed_leaf(type, shape, device, runtime::allocate(device, 0, "weights in blocks"));
+}
+
 void unpack_matrix(const Tensor& matrix, std::span<std::byte> blocks) {
   const graph::Node& node = *matrix.node();
   // A value in memory may be read from any session.

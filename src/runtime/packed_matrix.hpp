@@ -28,6 +28,8 @@ struct PackOptions {
 /// without axes, columns that do not divide into blocks, or `blocks` of another size than the rows.
 Tensor pack_matrix(BlockType type, std::span<const std::byte> blocks, const Shape& shape, Device device,
                    const PackOptions& options = {});
+/// A tensor of this kind without memory, which plans can be made with and nothing can be run with. Errors as above.
+Tensor matrix_without_values(BlockType type, const Shape& shape, Device device);
 /// The blocks of such a tensor in memory. UsageError unless `blocks` has the right size.
 void unpack_matrix(const Tensor& matrix, std::span<std::byte> blocks);
 

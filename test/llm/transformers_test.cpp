@@ -13,7 +13,7 @@ namespace {
 
 TEST(Transformers, LogitsAndGreedyTextAreTheSame) {
   const std::vector<test::TransformersCase> all = test::transformers_cases();
-  ASSERT_GE(all.size(), 26u);
+  ASSERT_GE(all.size(), 33u);
   for (const test::TransformersCase& c : all) {
     SCOPED_TRACE(c.name);
     const test::TemporaryFolder folder;
@@ -30,7 +30,7 @@ TEST(Transformers, LogitsAndGreedyTextAreTheSame) {
       for (std::size_t i = 0; i < width; ++i)
         worst = std::max(worst, std::abs(double{logits[row * width + i]} - wanted[i]));
     }
-    EXPECT_LT(worst, 2e-5);
+    EXPECT_LT(worst, c.name.starts_with("mamba2") ? 4e-5 : 2e-5);  // a state adds up the rounding of all steps
 
     const auto prompt = std::span(tokens).first(c.json.at("prompt").get<std::size_t>());
     const auto greedy = c.json.at("greedy").get<std::vector<std::int32_t>>();

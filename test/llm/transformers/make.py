@@ -70,6 +70,22 @@ CASES = [
                                      "tokens": 31, "prompt": 26}),
     ("gpt2", "GPT2", {"n_inner": 48}),
     ("mixtral", "Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("mamba", "Mamba", {"state_size": 8, "time_step_rank": 4}),
+    ("mamba-biases", "Mamba", {"state_size": 4, "time_step_rank": 2, "use_bias": True, "use_conv_bias": False, "conv_kernel": 3,
+                               "tie_word_embeddings": True}),
+    ("mamba2", "Mamba2", {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8}),
+    ("mamba2-limits", "Mamba2", {"state_size": 4, "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8,
+                                 "time_step_limit": (0.5, 1.5), "reads_whole_texts": True, "tie_word_embeddings": True}),
+    ("bamba", "Bamba", {"mamba_d_state": 8, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_chunk_size": 8,
+                        "num_hidden_layers": 4, "attn_layer_indices": [1, 3], "head_dim": 8}),
+    ("granite-hybrid", "GraniteMoeHybrid", {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_chunk_size": 8,
+                                            "layer_types": ["mamba", "attention", "mamba"], "shared_intermediate_size": 48,
+                                            "num_local_experts": 0, "num_experts_per_tok": 0, "embedding_multiplier": 1.5,
+                                            "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 2.0,
+                                            "tie_word_embeddings": True}),
+    ("granite-hybrid-rope", "GraniteMoeHybrid", {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_chunk_size": 8,
+                                                 "layer_types": ["attention", "mamba", "mamba"], "shared_intermediate_size": 48,
+                                                 "num_local_experts": 0, "num_experts_per_tok": 0, "position_embedding_type": "rope"}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
 ]
 
@@ -104,7 +120,11 @@ def random_values(name, shape, unit_norms):
 def result_of(name, kind, changes):
     changes = dict(changes)
     context, count, prompt = changes.pop("context", 64), changes.pop("tokens", TOKENS), changes.pop("prompt", PROMPT)
-    foreign = {"GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE}.get(kind, ())
+    of_attention = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
+    # The library leaves the limits of steps out where it goes on from a state.
+    goes_on = not changes.pop("reads_whole_texts", False)
+    foreign = {"GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
+               "Mamba2": of_attention}.get(kind, ())
     settings = {**{key: value for key, value in BASE.items() if key not in foreign}, **changes}
     config = getattr(transformers, kind + "Config")(**settings)
     config._attn_implementation = "eager"
@@ -122,7 +142,7 @@ def result_of(name, kind, changes):
     tokens = [(i * 29 + 7 * (i % 3)) % VOCABULARY for i in range(count)]
     with torch.no_grad():
         logits = model(torch.tensor([tokens])).logits[0].numpy()
-        text = model.generate(torch.tensor([tokens[:prompt]]), max_new_tokens=NEW, do_sample=False)
+        text = model.generate(torch.tensor([tokens[:prompt]]), max_new_tokens=NEW, do_sample=False, use_cache=goes_on)
     rows = list(range(3, count - 1, 8)) + [count - 1]
     return {"config": saved, "context": context, "tokens": tokens, "rows": rows,
             "logits": [[float(f"{x:.6f}") for x in logits[row]] for row in rows],

@@ -1,0 +1,301 @@
+// Selective state spaces, made of other ops: short convolutions, Mamba's scan of a linear recurrence, and Mamba-2's of products
+// within chunks.
+#include "weft/ops/state_space.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "graph/describe.hpp"
+#include "graph/op.hpp"
+#include "graph/op_families.hpp"
+#include "weft/ops.hpp"
+#include "weft/ops/scans.hpp"
+
+namespace weft {
+namespace graph {
+namespace {
+
+/// The operands of a scan, by name, for checks and their errors.
+class ScanOperands {
+ public:
+  ScanOperands(std::string_view op, std::vector<std::pair<std::string, Tensor>> operands, Where where)
+      : op_(op), operands_(std::move(operands)), where_(where) {
+    for (const auto& [name, tensor] : operands_) {
+      if (!tensor.defined() && name != "state" && name != "bias")
+        throw UsageError(fmt::format("{}: {} has no value", op_, name));
+      if (tensor.defined() && (!is_float(tensor.dtype()) || tensor.dtype() != operands_[0].second.dtype()))
+        throw DTypeError(describe(op_, "the operands are not floats of one dtype; cast them", given(), where_));
+    }
+  }
+  void require(bool fits, const std::string& fact) const {
+    if (!fits) throw ShapeError(describe(op_, fact, given(), where_));
+  }
+  void require_shape(std::string_view name, const Shape& shape) const {
+    for (const auto& [each, tensor] : operands_)
+      if (each == name && tensor.defined())
+        require(tensor.shape() == shape, fmt::format("{} is not {}", name, shape.to_string()));
+  }
+
+ private:
+  std::vector<std::pair<std::string, Tensor>> given() const {
+    std::vector<std::pair<std::string, Tensor>> list;
+    for (const auto& each : operands_)
+      if (each.second.defined()) list.push_back(each);
+    return list;
+  }
+  std::string_view op_;
+  std::vector<std::pair<std::string, Tensor>> operands_;
+  Where where_;
+};
+
+/// x with zeros after its last step, up to `steps` of axis 1.
+Tensor with_steps(const Tensor& x, Extent steps) {
+  if (x.dim(1) == steps) return x;
+  Shape rest = x.shape();
+  rest[1] = steps - x.dim(1);
+  return weft::concat(Tensors{x, zeros(rest, x.dtype(), x.device())}, 1);
+}
+
+/// The states after each of several chunks, [B, K, ...], from what each chunk adds and how much it keeps of what was before.
+Tensor carried(const Tensor& added, const Tensor& kept) {
+  return linear_recurrence(weft::expand(kept, added.shape()), added, 1);
+}
+
+}  // namespace
+}  // namespace graph
+
+ShortConvolution short_convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& state,
+                                   Where where) {
+  const graph::ScanOperands operands("short_convolution",
+                                     {{"x", x}, {"weight", weight}, {"bias", bias}, {"state", state}}, where);
+  operands.require(x.rank() == 3 && x.dim(1) > 0, "x is not [batch, steps, channels] with at least one step");
+  operands.require(weight.rank() == 2 && weight.dim(0) == x.dim(2) && weight.dim(1) > 0,
+                   "weight is not [channels of x, kernel]");
+  const Extent batch = x.dim(0), steps = x.dim(1), width = x.dim(2), kernel = weight.dim(1);
+  const Shape before{batch, kernel - 1, width};
+  operands.require_shape("bias", {width});
+  operands.require_shape("state", before);
+  const Tensor all = concat(graph::Tensors{state.defined() ? state : zeros(before, x.dtype(), x.device()), x}, 1);
+  Tensor output;
+  for (Extent k = 0; k < kernel; ++k) {
+    const Tensor part = narrow(all, 1, k, steps) * select(weight, 1, k);
+    output = output.defined() ? output + part : part;
+  }
+  if (bias.defined()) output = output + bias;
+  return {output, narrow(all, 1, steps, kernel - 1)};
+}
+
+StateSpaceScan selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
+                              const Tensor& state, Where where) {
+  const graph::ScanOperands operands("selective_scan",
+                                     {{"x", x}, {"dt", dt}, {"a", a}, {"b", b}, {"c", c}, {"state", state}}, where);
+  operands.require(x.rank() == 3 && x.dim(1) > 0, "x is not [batch, steps, channels] with at least one step");
+  operands.require(a.rank() == 2 && a.dim(0) == x.dim(2), "a is not [channels of x, states]");
+  const Extent batch = x.dim(0), steps = x.dim(1), channels = x.dim(2), states = a.dim(1);
+  operands.require_shape("dt", x.shape());
+  operands.require_shape("b", {batch, steps, states});
+  operands.require_shape("c", {batch, steps, states});
+  operands.require_shape("state", {batch, channels, states});
+
+  const Tensor kept = exp(unsqueeze(dt, -1) * a);  // [B, T, D, N]
+  Tensor added = unsqueeze(dt * x, -1) * unsqueeze(b, 2);
+  if (state.defined()) {
+    const Tensor first = narrow(added, 1, 0, 1) + narrow(kept, 1, 0, 1) * unsqueeze(state, 1);
+    added = steps == 1 ? first : concat(graph::Tensors{first, narrow(added, 1, 1, steps - 1)}, 1);
+  }
+  const Tensor all = steps == 1 ? added : linear_recurrence(kept, added, 1);
+  return {sum(all * unsqueeze(c, 2), {-1}), select(all, 1, steps - 1)};
+}
+
+StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
+                                const Tensor& state, Extent chunk, Where where) {
+  const graph::ScanOperands operands("state_space_scan",
+                                     {{"x", x}, {"dt", dt}, {"a", a}, {"b", b}, {"c", c}, {"state", state}}, where);
+  if (chunk < 1) throw UsageError(fmt::format("state_space_scan: a chunk of {} steps; give at least 1", chunk));
+  operands.require(x.rank() == 4 && x.dim(1) > 0, "x is not [batch, steps, heads, channels] with at least one step");
+  operands.require(b.rank() == 4 && b.dim(2) > 0 && x.dim(2) % b.dim(2) == 0,
+                   "b is not [batch, steps, groups, states] with groups that divide the heads");
+  const Extent batch = x.dim(0), steps = x.dim(1), heads = x.dim(2), width = x.dim(3), groups = b.dim(2),
+               states = b.dim(3), each = heads / groups;
+  operands.require_shape("dt", {batch, steps, heads});
+  operands.require_shape("a", {heads});
+  operands.require_shape("b", {batch, steps, groups, states});
+  operands.require_shape("c", {batch, steps, groups, states});
+  operands.require_shape("state", {batch, heads, width, states});
+
+  // Q steps a chunk, K chunks; the steps that fill the last chunk have dt = 0, so they change no state.
+  const Extent q = std::min(chunk, steps), k = (steps + q - 1) / q;
+  const auto chunked = [&](const Tensor& t, const Shape& rest, const std::vector<int>& order) {
+    Shape shape{batch, k, q};
+    for (const Extent extent : rest) shape.push_back(extent);
+    return permute(reshape(graph::with_steps(t, k * q), shape), order);
+  };
+  const Tensor dts = chunked(dt, {groups, each}, {0, 1, 3, 4, 2});                // [B, K, G, R, Q]
+  const Tensor xs = chunked(x, {groups, each, width}, {0, 1, 3, 4, 2, 5});        // [B, K, G, R, Q, P]
+  const Tensor bs = unsqueeze(chunked(b, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
+  const Tensor cs = unsqueeze(chunked(c, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
+  const Tensor decay = cumsum(dts * reshape(a, {groups, each, 1}), -1);           // log of what is kept from the start
+  const Tensor moved = xs * unsqueeze(dts, -1);
+
+  // Within a chunk: step i sees step j <= i through exp(decay_i - decay_j).
+  const Tensor difference = unsqueeze(decay, -1) - unsqueeze(decay, -2);
+  const Tensor row = arange(q, DType::i32, x.device());
+  const Tensor sees = ge(unsqueeze(row, 1), unsqueeze(row, 0));
+  const double none = -std::numeric_limits<double>::infinity();
+  const Tensor weights = exp(weft::where(sees, difference, scalar_like(none, difference)));
+  Tensor output = matmul(matmul(cs, transpose(bs)) * weights, moved);  // [B, K, G, R, Q, P]
+
+  // Between chunks: what each adds to the state, and what it keeps.
+  const Tensor last = narrow(decay, -1, q - 1, 1);                                       // [B, K, G, R, 1]
+  const Tensor added = matmul(transpose(moved * unsqueeze(exp(last - decay), -1)), bs);  // [B, K, G, R, P, N]
+  const Tensor kept = unsqueeze(exp(last), -1);
+  const Shape one{batch, 1, groups, each, width, states};
+  const Tensor first = state.defined() ? reshape(state, one) : zeros(one, x.dtype(), x.device());
+  Tensor before = first, after;
+  if (k == 1) {
+    after = state.defined() ? added + kept * first : added;
+  } else {
+    const Tensor start = narrow(added, 1, 0, 1) + narrow(kept, 1, 0, 1) * first;
+    const Tensor all = graph::carried(concat(graph::Tensors{start, narrow(added, 1, 1, k - 1)}, 1), kept);
+    before = concat(graph::Tensors{first, narrow(all, 1, 0, k - 1)}, 1);
+    after = narrow(all, 1, k - 1, 1);
+  }
+  if (k > 1 || state.defined()) output = output + matmul(cs, transpose(before)) * unsqueeze(exp(decay), -1);
+  output = reshape(permute(output, {0, 1, 4, 2, 3, 5}), {batch, k * q, heads, width});
+  return {narrow(output, 1, 0, steps), reshape(after, {batch, heads, width, states})};
+}
+
+namespace graph {
+namespace {
+
+// What the two scans mean, in PyTorch: every step against every earlier one.
+constexpr const char* kSelectiveTorch =
+    "(lambda s, k: (torch.einsum('btdn,btn->btd', s, c), s[:, -1]))(*(lambda kept, added: (torch.einsum("
+    "'btjdn,bjdn->btdn', torch.exp(torch.where(torch.ones(x.shape[1], x.shape[1]).tril().bool()[None, :, :, None, "
+    "None], "
+    "kept[:, :, None] - kept[:, None], torch.tensor(-torch.inf, dtype=x.dtype))), added) + (0 if state is None else "
+    "torch.exp(kept) * state[:, None]), 0))(torch.cumsum(dt[..., None] * a, 1), (dt * x)[..., None] * b[:, :, None]))";
+constexpr const char* kStateSpaceTorch =
+    "(lambda l, e, B, C: (torch.einsum('bihn,bjhn,bijh,bjhp->bihp', C, B, e, x * dt[..., None]) + (0 if state is None "
+    "else "
+    "torch.einsum('bihn,bhpn,bih->bihp', C, state, torch.exp(l))), torch.einsum('bjhn,bjh,bjhp->bhpn', B, e[:, -1], "
+    "x * dt[..., None]) + (0 if state is None else torch.exp(l[:, -1])[..., None, None] * state)))(*(lambda l: (l, "
+    "torch.exp(torch.where(torch.ones(x.shape[1], x.shape[1]).tril().bool()[None, :, :, None], l[:, :, None] - l[:, "
+    "None], "
+    "torch.tensor(-torch.inf, dtype=x.dtype)))))(torch.cumsum(dt * a, 1)), *(t.repeat_interleave(x.shape[2] // "
+    "t.shape[2], "
+    "2) for t in (b, c)))";
+
+std::vector<InputSpec> scan_inputs() {
+  std::vector<InputSpec> list;
+  for (const char* name : {"x", "dt", "a", "b", "c"}) list.push_back({name, ops::DTypes::floats});
+  list.push_back({.name = "state", .dtypes = ops::DTypes::floats, .optional = true});
+  return list;
+}
+
+std::vector<OpRow> rows_of_state_spaces() {
+  const CaseInput absent{.absent = true};
+  const auto selective = [&](Extent steps, bool with_state) {
+    return std::vector<CaseInput>{{{2, steps, 5}, -1, 1}, {{2, steps, 5}, 0.1, 1},
+                                  {{5, 3}, -2, -0.1},     {{2, steps, 3}, -1, 1},
+                                  {{2, steps, 3}, -1, 1}, with_state ? CaseInput{{2, 5, 3}, -1, 1} : absent};
+  };
+  const auto by_heads = [&](Extent steps, bool with_state) {
+    return std::vector<CaseInput>{{{2, steps, 4, 3}, -1, 1}, {{2, steps, 4}, 0.1, 1},
+                                  {{4}, -2, -0.1},           {{2, steps, 2, 5}, -1, 1},
+                                  {{2, steps, 2, 5}, -1, 1}, with_state ? CaseInput{{2, 4, 3, 5}, -1, 1} : absent};
+  };
+  auto unfit = by_heads(3, false);
+  unfit[3] = {{2, 3, 3, 5}};
+  unfit[4] = {{2, 3, 3, 5}};
+  auto short_b = selective(3, false);
+  short_b[3] = {{2, 2, 3}};
+  const auto convolved = [&](Extent steps, bool with_state) {
+    return std::vector<CaseInput>{{{2, steps, 5}, -1, 1},
+                                  {{5, 4}, -1, 1},
+                                  with_state ? CaseInput{{5}, -1, 1} : absent,
+                                  with_state ? CaseInput{{2, 3, 5}, -1, 1} : absent};
+  };
+  auto other_state = convolved(3, true);
+  other_state[3] = {{2, 4, 5}};
+  return {
+      {.name = "short_convolution",
+       .family = "scan",
+       .inputs = {{"x", ops::DTypes::floats},
+                  {"weight", ops::DTypes::floats},
+                  {.name = "bias", .dtypes = ops::DTypes::floats, .optional = true},
+                  {.name = "state", .dtypes = ops::DTypes::floats, .optional = true}},
+       .several_outputs = true,
+       .doc = "Each channel's convolution with its last inputs, and those inputs for the next steps.",
+       .formula = "y_t = sum_k w_k x_{t-K+1+k} + bias",
+       .torch =
+           "(lambda p: (F.conv1d(p.mT, weight[:, None], bias, groups=x.shape[2]).mT, p[:, x.shape[1]:]))(torch.cat(["
+           "x.new_zeros(x.shape[0], weight.shape[1] - 1, x.shape[2]) if state is None else state, x], 1))",
+       .cases = {{"steps", convolved(6, false)},
+                 {"from a state", convolved(4, true)},
+                 {"one step", convolved(1, true)}},
+       .errors = {{"a state of other steps", other_state, {}, "state is not [2, 3, 5]"},
+                  {"no steps", convolved(0, false), {}, "with at least one step"}},
+       .apply =
+           [](const Arguments& i) {
+             const auto [y, s] = weft::short_convolution(i.input(0), i.input(1), i.input(2), i.input(3));
+             return Tensors{y, s};
+           }},
+      {.name = "selective_scan",
+       .family = "scan",
+       .inputs = scan_inputs(),
+       .several_outputs = true,
+       .doc = "Mamba's scan: a recurrence of the states of each channel, with coefficients from the input.",
+       .formula = "s_t = exp(dt_t a) s_{t-1} + dt_t x_t b_t; y_t = s_t . c_t",
+       .torch = kSelectiveTorch,
+       .cases = {{"steps", selective(6, false)},
+                 {"from a state", selective(4, true)},
+                 {"one step", selective(1, true)}},
+       .errors = {{"b of other steps", short_b, {}, "b is not [2, 3, 3]"},
+                  {"no steps", selective(0, false), {}, "with at least one step"}},
+       .apply =
+           [](const Arguments& i) {
+             const auto [y, s] =
+                 weft::selective_scan(i.input(0), i.input(1), i.input(2), i.input(3), i.input(4), i.input(5));
+             return Tensors{y, s};
+           }},
+      {.name = "state_space_scan",
+       .family = "scan",
+       .inputs = scan_inputs(),
+       .attributes = {{.name = "chunk",
+                       .type = AttributeType::integer,
+                       .default_value = Extent{256},
+                       .doc = "how many steps are computed at once"}},
+       .several_outputs = true,
+       .doc = "Mamba-2's scan: a recurrence of the states of each head, in chunks of products.",
+       .formula = "s_t = exp(dt_t a) s_{t-1} + dt_t x_t b_t^T; y_t = s_t c_t",
+       .torch = kStateSpaceTorch,
+       .cases = {{"one chunk", by_heads(6, false)},
+                 {"chunks", by_heads(7, false), {{"chunk", Extent{3}}}},
+                 {"chunks from a state", by_heads(6, true), {{"chunk", Extent{2}}}},
+                 {"one step", by_heads(1, true)}},
+       .errors = {{"groups that do not divide the heads", unfit, {}, "groups that divide the heads"},
+                  {"no chunk", by_heads(3, false), {{"chunk", Extent{0}}}, "a chunk of 0 steps; give at least 1"},
+                  {"no steps", by_heads(0, false), {}, "with at least one step"}},
+       .apply =
+           [](const Arguments& i) {
+             const auto [y, s] = weft::state_space_scan(i.input(0), i.input(1), i.input(2), i.input(3), i.input(4),
+                                                        i.input(5), i.integer("chunk"));
+             return Tensors{y, s};
+           }},
+  };
+}
+
+}  // namespace
+
+OpRows state_space_rows() {
+  static const std::vector<OpRow> list = rows_of_state_spaces();
+  OpRows rows;
+  for (const OpRow& row : list) rows.push_back(&row);
+  return rows;
+}
+
+}  // namespace graph
+}  // namespace weft
