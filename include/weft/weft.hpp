@@ -25,6 +25,7 @@
 #include "weft/inference.hpp"
 #include "weft/io.hpp"
 #include "weft/llm.hpp"
+#include "weft/llm_fit.hpp"
 #include "weft/log.hpp"
 #include "weft/memory.hpp"
 #include "weft/memory_limit.hpp"

@@ -13,6 +13,7 @@
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "io/quantised_folder.hpp"
 #include "io/tensor_source.hpp"
@@ -20,6 +21,7 @@
 #include "llm/read_config.hpp"
 #include "metatensor/source.hpp"
 #include "weft/error.hpp"
+#include "weft/llm_fit.hpp"
 #include "weft/metatensor.hpp"
 #include "weft/onnx.hpp"
 #include "weft/train/checkpoint.hpp"
@@ -32,7 +34,10 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct InspectRequest {
   fs::path path;
-  bool json = false, full = false, check = false, graph = false, validate = false;
+  bool json = false, full = false, check = false, graph = false, validate = false, fit = false;
+  std::string device = "auto", cache = "f32", device_memory;
+  Extent context = 0;
+  int sequences = 1;
 };
 
 constexpr std::size_t kShownElements = 8;  // of a long array
@@ -238,6 +243,39 @@ int print_graph(const io::TensorSource& model) {
   return kOk;
 }
 
+/// What the model would take on a device, before it is loaded.
+int print_fit(const InspectRequest& request) {
+  if (request.full || request.check || request.graph)
+    throw UsageError("weft inspect: --fit can be combined with --json only");
+  const llm::FitReport report =
+      llm::fit(request.path, {.context = request.context,
+                              .sequences = request.sequences,
+                              .cache = parse_cache_type(request.cache),
+                              .device_memory = request.device_memory.empty() ? 0 : parse_bytes(request.device_memory),
+                              .device = parse_device(request.device)});
+  if (!request.json) {
+    put_foreign(report.to_string());
+    return kOk;
+  }
+  OrderedJson json{{"path", request.path.string()},
+                   {"device", report.device.to_string()},
+                   {"context", report.context},
+                   {"sequences", report.sequences},
+                   {"cache_type", request.cache},
+                   {"weights", report.need.weights},
+                   {"cache", report.need.cache},
+                   {"states", report.need.states},
+                   {"passes", report.need.passes},
+                   {"total", report.need.total()},
+                   {"available", report.available ? OrderedJson(*report.available) : OrderedJson(nullptr)},
+                   {"fits", report.fits},
+                   {"changes", OrderedJson::array()}};
+  for (const llm::FitChange& each : report.changes)
+    json["changes"].push_back({{"change", each.change}, {"bytes", each.bytes}, {"fits", each.fits}});
+  put_foreign(json_text(json, 2) + "\n");
+  return kOk;
+}
+
 /// All broken rules of a safetensors or metatensor file.
 int validate(const InspectRequest& request) {
   if (request.full || request.check || request.graph)
@@ -259,6 +297,7 @@ int validate(const InspectRequest& request) {
 
 int inspect(const InspectRequest& request) {
   if (request.validate) return validate(request);
+  if (request.fit) return print_fit(request);
   if (request.path.extension() == ".onnx") {
     if (request.json || request.graph || request.check)
       throw UsageError("weft inspect: --json, --graph and --check are for files of weights; leave them out");
@@ -301,6 +340,15 @@ void set_up_inspect(CLI::App& app, Action& action) {
                "list every broken rule of a safetensors or metatensor file, with its code and byte");
   app.add_flag("--graph", r.graph,
                "print what a language model computes, node by node, once its configuration and tensors are checked");
+  auto* fit = app.add_flag("--fit", r.fit,
+                           "what a language model would take in memory, whether it fits, and what would make it fit");
+  app.add_option("--device", r.device, "with --fit: auto, cpu, webgpu or webgpu:INDEX")->needs(fit);
+  app.add_option("--context", r.context, "with --fit: positions of a sequence; by default the model's own")->needs(fit);
+  app.add_option("--sequences", r.sequences, "with --fit: sequences side by side")->needs(fit);
+  app.add_option("--cache", r.cache, "with --fit: f32, f16 or q8")->needs(fit);
+  app.add_option("--device-memory", r.device_memory,
+                 "with --fit: what there is, such as 6G; by default what the host has left")
+      ->needs(fit);
   app.callback([&action, request] { action = [request] { return inspect(*request); }; });
 }
 

@@ -125,9 +125,6 @@ void require_utf8_text(std::string_view text, std::string_view what) {
     throw UsageError(fmt::format("{}: byte {} is not UTF-8; convert the text, as with iconv", what, *at));
 }
 
-namespace {
-
-/// "6G", "1.5g", "500M", "64k", "4096".
 std::uint64_t parse_bytes(const std::string& text) {
   double value = 0;
   const char* const end = text.data() + text.size();
@@ -145,12 +142,17 @@ std::uint64_t parse_bytes(const std::string& text) {
   return static_cast<std::uint64_t>(value * factor);
 }
 
-}  // namespace
-
 void use_threads(const ModelOptions& o) {
   if (o.threads < 0 || o.threads > 1024)
     throw UsageError(fmt::format("--threads {}: give a number from 1 to 1024, or 0 for one for each core", o.threads));
   if (o.threads > 0) set_thread_count(static_cast<int>(o.threads));
+}
+
+CacheType parse_cache_type(const std::string& name) {
+  if (name == "f32") return CacheType::f32;
+  if (name == "f16") return CacheType::f16;
+  if (name == "q8") return CacheType::q8;
+  throw UsageError(fmt::format("--cache {}: give f32, f16 or q8", quote(name, 40)));
 }
 
 llm::Model load_language_model(const ModelOptions& o, int sequences) {
@@ -165,12 +167,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
                                              ? std::string()
                                              : read_text_file(o.chat_template, text::TemplateLimits().max_source_bytes),
                         .device = parse_device(o.device)};
-  if (o.cache == "f16")
-    load.cache = CacheType::f16;
-  else if (o.cache == "q8")
-    load.cache = CacheType::q8;
-  else if (o.cache != "f32")
-    throw UsageError(fmt::format("--cache {}: give f32, f16 or q8", o.cache));
+  load.cache = parse_cache_type(o.cache);
   Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {

@@ -40,6 +40,9 @@ bool is_language_model(const std::filesystem::path& path);
 void require_utf8_text(std::string_view text, std::string_view what);
 /// Takes --threads. UsageError for a number out of range.
 void use_threads(const ModelOptions& options);
+/// The bytes of "6G", "500M" or "4096", and a type of cache by its name. Errors: UsageError.
+std::uint64_t parse_bytes(const std::string& text);
+CacheType parse_cache_type(const std::string& name);
 /// Loads it by these options, with a line of progress on a terminal.
 llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+import tiny_model
+
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 OK, USAGE, FILE = 0, 2, 3
 F32 = 0
@@ -282,6 +284,24 @@ class Convert(ModelFiles):
         write_safetensors(self.folder / "long.safetensors", {"n" * 64: ("F32", [1], bytes(4))})
         self.refused(USAGE, "the name has more than 63 bytes", "convert", self.folder / "long.safetensors", self.folder / "out.gguf")
         self.assertFalse(out.exists() or (self.folder / "out.gguf").exists())
+
+    # ---- memory
+
+    def test_what_a_model_would_take(self):
+        model = tiny_model.put_model(self.folder / "language", context=4096)
+        report = json.loads(self.run_ok("inspect", model, "--fit", "--json", "--device", "cpu"))
+        self.assertEqual(report["total"], sum(report[part] for part in ("weights", "cache", "states", "passes")))
+        self.assertEqual(report["cache"], 2 * 2 * 16 * 4096 * 4)  # layers, keys and values, width, positions, f32
+        self.assertTrue(report["fits"])
+        half = json.loads(self.run_ok("inspect", model, "--fit", "--json", "--device", "cpu", "--cache", "f16", "--sequences", "3"))
+        self.assertEqual(half["cache"], 3 * report["cache"] // 2)
+        text = self.run_ok("inspect", model, "--fit", "--device", "cpu", "--device-memory", "600k")
+        self.assertIn("the model does not fit", text)
+        self.assertRegex(text, r"fits with .*--context \d+")
+        self.refused(USAGE, "--context requires --fit", "inspect", model, "--context", "5")
+        self.refused(USAGE, "give f32, f16 or q8", "inspect", model, "--fit", "--cache", "f8")
+        self.refused(USAGE, "--fit can be combined with --json only", "inspect", model, "--fit", "--full")
+        self.refused(FILE, "neither GGUF nor safetensors", "inspect", model / "config.json", "--fit")
 
     # ---- metatensor
 

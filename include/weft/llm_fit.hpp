@@ -1,0 +1,53 @@
+// How much memory a language model needs, before it is loaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/llm.hpp"
+
+namespace weft::llm {
+
+/// Bytes on the device.
+struct MemoryNeed {
+  std::uint64_t weights = 0;  ///< in the layout that the device's products read
+  std::uint64_t cache = 0;    ///< keys and values of all positions of all sequences
+  std::uint64_t states = 0;   ///< of layers that keep states
+  std::uint64_t passes =
+      0;  ///< activations and scratch of the largest pass over a prompt and of a pass over one token, as planned
+  std::uint64_t total() const { return weights + cache + states + passes; }
+};
+
+/// A change that makes a model smaller.
+struct FitChange {
+  std::string change;       ///< "--cache q8"
+  std::uint64_t bytes = 0;  ///< the whole need then
+  bool fits = false;
+};
+
+struct FitReport {
+  Device device;
+  Extent context = 0;  ///< positions of a sequence
+  int sequences = 1;
+  CacheType cache = CacheType::f32;
+  MemoryNeed need;
+  /// Bytes that the model may take: `device_memory` of the options, or else the free memory of the host for the CPU. A GPU does
+  /// not tell; nothing then.
+  std::optional<std::uint64_t> available;
+  bool fits = true;                ///< true where nothing is known
+  std::vector<FitChange> changes;  ///< where it does not fit: what would make it smaller, and whether that suffices
+
+  /// A table for people.
+  std::string to_string() const;
+};
+
+/// What `load` of the same path and options would take. The configuration and the names, types and shapes of tensors are read and
+/// checked; no weight is. Passes are compiled for the device, so the plans are those that would run. Without a `context` it is the
+/// model's own, which `load` lowers if it does not fit.
+/// Errors: as `load`, but for those of weights' values, of the tokenizer, and of memory.
+FitReport fit(const std::filesystem::path& path, const LoadOptions& options = {});
+
+}  // namespace weft::llm
