@@ -33,7 +33,7 @@ std::string repaired(const std::string& bytes) {
 
 Value bytes_of(const std::string& text) {
   Value::Array bytes;
-  for (const char c : text) bytes.push_back(static_cast<int>(static_cast<unsigned char>(c)));
+  for (const char c : text) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
   return bytes;
 }
 
@@ -80,7 +80,8 @@ CompletionAnswer::CompletionAnswer(CompletionRequest request, const OpenAiModel&
       id_(new_name(request_.is_chat ? "chatcmpl-" : "cmpl-")),
       choices_(request_.texts.size()) {
   for (Choice& choice : choices_) {
-    if (!request_.tool_names.empty()) choice.reader.emplace(model.tools, request_.tool_names, request_.begins_in_call);
+    if (!request_.tool_names.empty())
+      choice.reader.emplace(model.tools, request_.tool_names, request_.begins_in_call, request_.streams);
     // In a text with a grammar from its beginning, <think> is a part of it.
     choice.splits = request_.is_chat && (request_.begins_in_reasoning || !request_.has_grammar);
     if (choice.splits) choice.splitter.emplace(request_.begins_in_reasoning);
@@ -150,18 +151,19 @@ std::vector<Value> CompletionAnswer::take(const GenerationEvent& event) {
   // What is new of the content, of the reasoning, and of calls.
   std::string content, reasoning;
   std::vector<ToolCall> calls;
+  std::vector<ToolCallReader::Piece> pieces;
   const auto add_content = [&](std::string_view text, bool is_last) {
     if (!choice.reader) {
       content += text;
       return;
     }
-    ToolCallReader::Part part = choice.reader->put(text);
-    content += part.content;
-    calls.insert(calls.end(), part.calls.begin(), part.calls.end());
-    if (!is_last) return;
-    part = choice.reader->finish();
-    content += part.content;
-    calls.insert(calls.end(), part.calls.begin(), part.calls.end());
+    const auto add = [&](const ToolCallReader::Part& part) {
+      content += part.content;
+      calls.insert(calls.end(), part.calls.begin(), part.calls.end());
+      pieces.insert(pieces.end(), part.pieces.begin(), part.pieces.end());
+    };
+    add(choice.reader->put(text));
+    if (is_last) add(choice.reader->finish());
   };
   const auto add_parts = [&](const std::vector<llm::ReasoningSplitter::Part>& parts) {
     for (const auto& part : parts) {
@@ -197,6 +199,17 @@ std::vector<Value> CompletionAnswer::take(const GenerationEvent& event) {
     }
     choice.probabilities.insert(choice.probabilities.end(), list.elements().begin(), list.elements().end());
   }
+  Value::Array call_pieces;
+  for (const ToolCallReader::Piece& piece : pieces) {
+    if (!piece.name.empty()) {
+      call_pieces.push_back(calls_value({{piece.name, ""}}, choice.calls.size(), true)[0]);
+      choice.calls.push_back({piece.name, ""});
+      continue;
+    }
+    choice.calls.back().arguments += piece.arguments;
+    call_pieces.push_back(Value::object(
+        {{"index", choice.calls.size() - 1}, {"function", Value::object({{"arguments", piece.arguments}})}}));
+  }
   const std::size_t first_call = choice.calls.size();
   choice.content += content;
   choice.reasoning += reasoning;
@@ -219,6 +232,8 @@ std::vector<Value> CompletionAnswer::take(const GenerationEvent& event) {
     chunks.push_back(chunk(event.text, Value::object({{"reasoning_content", reasoning}}), {}, {}));
   if (!content.empty() || !probabilities.is_null())
     chunks.push_back(chunk(event.text, Value::object({{"content", content}}), {}, probabilities));
+  for (Value& piece : call_pieces)
+    chunks.push_back(chunk(event.text, Value::object({{"tool_calls", Value::array({std::move(piece)})}}), {}, {}));
   if (!calls.empty())
     chunks.push_back(chunk(event.text, Value::object({{"tool_calls", calls_value(calls, first_call, true)}}), {}, {}));
   if (event.has_ended) chunks.push_back(chunk(event.text, Value::Object(), Value(choice.finish), {}));

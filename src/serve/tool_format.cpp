@@ -160,7 +160,13 @@ bool ToolCallReader::take_call(Part& part, bool at_end) {
   } catch (const Error&) {
     return false;
   }
-  // The closing text may be on its way.
+  if (!end_call(end, at_end)) return false;
+  part.calls.insert(part.calls.end(), calls.begin(), calls.end());
+  return true;
+}
+
+/// Ends the call that reaches up to `end` of the held text, with its closing text. False if that may be on its way.
+bool ToolCallReader::end_call(std::size_t end, bool at_end) {
   std::string_view rest = std::string_view(held_).substr(end);
   const std::string_view closing = trimmed(format_.closing);
   const std::string_view next = rest.substr(std::min(rest.find_first_not_of(kSpace), rest.size()));
@@ -170,11 +176,74 @@ bool ToolCallReader::take_call(Part& part, bool at_end) {
     else if (!at_end && closing.starts_with(next))
       return false;
   }
-  part.calls.insert(part.calls.end(), calls.begin(), calls.end());
   held_ = std::string(rest);
   in_call_ = false;
+  stage_ = Stage::none;
   skips_space_ = true;
   return true;
+}
+
+/// Reads {"name": NAME, "arguments": from the held text, and tells of the call. False if that is not there yet.
+bool ToolCallReader::begin_pieces(Part& part) {
+  std::string_view text = held_;
+  bool is_short = false;  // the text ends before it could differ
+  const auto take = [&](std::string_view wanted) {
+    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    if (text.starts_with(wanted)) {
+      text.remove_prefix(wanted.size());
+      return true;
+    }
+    is_short = wanted.starts_with(text);
+    return false;
+  };
+  const bool begins = take("{") && take("\"name\"") && take(":") && take("\"");
+  const std::size_t quote = begins ? text.find('"') : std::string_view::npos;
+  if (begins && quote == std::string_view::npos) return false;
+  std::string name;
+  if (begins) {
+    name = std::string(text.substr(0, quote));
+    text.remove_prefix(quote + 1);
+  }
+  const std::string key = fmt::format("\"{}\"", format_.arguments_key);
+  const bool is_known = std::find(names_.begin(), names_.end(), name) != names_.end();
+  if (begins && is_known && take(",") && take(key) && take(":") && take("{")) {
+    stage_ = Stage::arguments;
+    depth_ = 0;
+    in_string_ = is_escaped_ = false;
+    held_ = "{" + std::string(text);
+    part.pieces.push_back({.name = name});
+    return true;
+  }
+  if (!is_short) stage_ = Stage::whole;
+  return !is_short;
+}
+
+/// Tells what is there of a call. True if it has ended, or is not told in pieces.
+bool ToolCallReader::take_pieces(Part& part, bool at_end) {
+  if (stage_ == Stage::none && !begin_pieces(part)) return false;
+  if (stage_ == Stage::whole) return take_call(part, at_end);
+  if (stage_ == Stage::arguments) {
+    std::size_t end = 0;
+    while (end < held_.size() && stage_ == Stage::arguments) {
+      const char c = held_[end++];
+      if (is_escaped_)
+        is_escaped_ = false;
+      else if (in_string_)
+        is_escaped_ = c == '\\', in_string_ = c != '"';
+      else if (c == '"')
+        in_string_ = true;
+      else if (c == '{' || c == '[')
+        ++depth_;
+      else if ((c == '}' || c == ']') && --depth_ == 0)
+        stage_ = Stage::end;
+    }
+    if (end > 0) part.pieces.push_back({.arguments = held_.substr(0, end)});
+    held_.erase(0, end);
+    if (stage_ == Stage::arguments) return false;
+  }
+  const std::size_t brace = held_.find_first_not_of(kSpace);
+  if (brace == std::string::npos && !at_end) return false;
+  return end_call(brace != std::string::npos && held_[brace] == '}' ? brace + 1 : 0, at_end);
 }
 
 ToolCallReader::Part ToolCallReader::put(std::string_view piece) {
@@ -183,7 +252,7 @@ ToolCallReader::Part ToolCallReader::put(std::string_view piece) {
   const std::string_view opening = trimmed(format_.opening);
   while (true) {
     if (in_call_) {
-      if (!take_call(part, false)) return part;
+      if (!(in_pieces_ ? take_pieces(part, false) : take_call(part, false))) return part;
       continue;
     }
     if (opening.empty()) {
@@ -212,8 +281,9 @@ ToolCallReader::Part ToolCallReader::finish() {
       held_ = std::string(trimmed(held_).substr(opening.size()));
       in_call_ = true;
     }
-    if (!take_call(part, true)) break;
+    if (!(in_pieces_ && in_call_ ? take_pieces(part, true) : take_call(part, true))) break;
   }
+  if (stage_ == Stage::arguments || stage_ == Stage::end) held_.clear();
   add_content(part, held_);
   held_.clear();
   return part;

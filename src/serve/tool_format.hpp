@@ -1,6 +1,7 @@
 // How a model writes calls of tools, as its chat template shows.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,27 +32,49 @@ struct ToolCall {
 /// Finds calls in a text while it is written. What is not a call is content.
 class ToolCallReader {
  public:
-  /// `in_call`: the prompt has written `opening` already.
-  ToolCallReader(ToolFormat format, std::vector<std::string> names, bool in_call)
-      : format_(std::move(format)), names_(std::move(names)), in_call_(in_call) {}
+  /// `in_call`: the prompt has written `opening` already. `in_pieces`: calls are told while they are written, where the name comes
+  /// before the arguments and the format has no lists.
+  ToolCallReader(ToolFormat format, std::vector<std::string> names, bool in_call, bool in_pieces = false)
+      : format_(std::move(format)),
+        names_(std::move(names)),
+        in_call_(in_call),
+        in_pieces_(in_pieces && !format_.is_list) {}
 
+  /// A call that begins, or more of the arguments of the last one.
+  struct Piece {
+    std::string name = {};  ///< empty: more arguments
+    std::string arguments = {};
+  };
   struct Part {
     std::string content = {};
-    std::vector<ToolCall> calls = {};
+    std::vector<ToolCall> calls = {};  ///< whole ones
+    std::vector<Piece> pieces = {};    ///< of those that are told while they are written
   };
   /// What is certain after a piece of the text.
   Part put(std::string_view piece);
-  /// What was held back, at the end of the text. A call that was cut off is content.
+  /// What was held back, at the end of the text. A call that was cut off is content, unless a part of it was told.
   Part finish();
 
  private:
   bool take_call(Part& part, bool at_end);
+  bool take_pieces(Part& part, bool at_end);
+  bool begin_pieces(Part& part);
+  bool end_call(std::size_t end, bool at_end);
   void add_content(Part& part, std::string_view text);
 
   ToolFormat format_;
   std::vector<std::string> names_;
   std::string held_;
-  bool in_call_;
+  bool in_call_, in_pieces_;
+  // Of the call that is told in pieces.
+  enum class Stage : std::uint8_t {
+    none,
+    whole,
+    arguments,
+    end
+  } stage_ = Stage::none;  // whole: it is not told in pieces
+  int depth_ = 0;
+  bool in_string_ = false, is_escaped_ = false;
   bool has_content_ = false, skips_space_ = true;  // white space before the first text, and after calls, is not content
 };
 

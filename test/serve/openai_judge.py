@@ -149,6 +149,25 @@ def check(client):
         final = stream.get_final_completion()
     assert final.choices[0].message.tool_calls[0].function.name == "add", final
 
+    settings = {"model": "noise", "extra_body": {"seed": 3}}
+    first = client.responses.create(input="hello", max_output_tokens=20, **settings)
+    assert first.output_text == text and first.usage.output_tokens == 20 and first.incomplete_details.reason == "max_output_tokens"
+    with client.responses.stream(input="hello", max_output_tokens=20, **settings) as stream:
+        events = list(stream)
+    said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert said == text == events[-1].response.output_text and events[-1].type == "response.incomplete", events[-1]
+    second = client.responses.create(input="more", previous_response_id=first.id, max_output_tokens=5, **settings)
+    assert second.usage.input_tokens > first.usage.input_tokens and client.responses.retrieve(second.id).output_text == second.output_text
+    client.responses.delete(second.id)
+    parsed = client.responses.parse(input="hello", text_format=Person, max_output_tokens=200, **settings).output_parsed
+    assert isinstance(parsed, Person), parsed
+    functions = [{"type": "function", "strict": False, **tool["function"]} for tool in tools]
+    with client.responses.stream(input="hello", max_output_tokens=200, tools=functions, tool_choice="required", parallel_tool_calls=False, **settings) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.function_call_arguments.delta"]
+        [called] = stream.get_final_response().output
+    assert called.name == "add" and called.arguments == "".join(pieces) and len(pieces) > 1, called
+    assert isinstance(json.loads(called.arguments)["a"], int)
+
     for bad, error in [({"temperature": 3}, openai.BadRequestError), ({"model": "gpt"}, openai.NotFoundError)]:
         try:
             client.chat.completions.create(**options | bad)

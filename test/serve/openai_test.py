@@ -252,9 +252,115 @@ class Case(unittest.TestCase):
         chunks = self.stream("chat/completions", **body)
         deltas = [c["choices"][0]["delta"] for c in chunks]
         calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
-        self.assertEqual([call["index"] for call in calls], [0])
-        self.assertEqual(sorted(json.loads(calls[0]["function"]["arguments"])), ["a", "b"])
+        # The name comes first, and then the arguments as they are written.
+        self.assertEqual(calls[0]["function"], {"name": "add", "arguments": ""})
+        self.assertGreater(len(calls), 2, calls)
+        self.assertEqual({call["index"] for call in calls}, {0})
+        self.assertEqual(sum("id" in call for call in calls), 1)
+        self.assertEqual(sorted(json.loads("".join(call["function"]["arguments"] for call in calls))), ["a", "b"])
         self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "tool_calls")
+
+    def respond(self, **body):
+        return self.post("responses", **{"model": "noise", "input": "hello", "max_output_tokens": 12, "seed": 5, **body})
+
+    def respond_in_events(self, **body):
+        body = {"model": "noise", "input": "hello", "max_output_tokens": 12, "seed": 5, "stream": True, **body}
+        status, text = self.server.ask("POST", "/v1/responses", body)
+        self.assertEqual(status, 200, text)
+        events = []
+        for block in filter(None, text.split("\n\n")):
+            name, data = block.split("\n")
+            events.append(json.loads(data.removeprefix("data: ")))
+            self.assertEqual(name, f"event: {events[-1]['type']}")
+        self.assertEqual([event["sequence_number"] for event in events], list(range(len(events))))
+        return events
+
+    def test_responses(self):
+        answer = self.respond(instructions="be brief", metadata={"a": "b"})
+        self.assertEqual((answer["object"], answer["status"]), ("response", "incomplete"))
+        self.assertEqual(answer["incomplete_details"], {"reason": "max_output_tokens"})
+        self.assertEqual((answer["instructions"], answer["metadata"]), ("be brief", {"a": "b"}))
+        self.assertEqual(answer["usage"]["output_tokens"], 12)
+        [item] = answer["output"]
+        self.assertEqual((item["type"], item["role"], item["status"]), ("message", "assistant", "incomplete"))
+        # The same text as from a chat with these messages.
+        chat = self.chat(messages=[{"role": "system", "content": "be brief"}, *HELLO])["choices"][0]["message"]["content"]
+        self.assertEqual(item["content"][0]["text"], chat)
+        self.assertEqual(self.server.ask("GET", f"/v1/responses/{answer['id']}"), (200, answer))
+        self.assertEqual(self.server.ask("DELETE", f"/v1/responses/{answer['id']}")[1]["deleted"], True)
+        self.refused(404, "GET", f"/v1/responses/{answer['id']}")
+
+    def test_responses_in_events(self):
+        whole, events = self.respond(), self.respond_in_events()
+        types = [event["type"].removeprefix("response.") for event in events]
+        self.assertEqual(types[:4], ["created", "in_progress", "output_item.added", "content_part.added"])
+        self.assertEqual(types[-4:], ["output_text.done", "content_part.done", "output_item.done", "incomplete"])
+        text = "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
+        self.assertEqual(text, whole["output"][0]["content"][0]["text"])
+        last = events[-1]["response"]
+        self.assertEqual(last["output"][0]["content"], whole["output"][0]["content"])
+        self.assertEqual(self.server.ask("GET", f"/v1/responses/{last['id']}"), (200, last))
+
+    def test_responses_that_go_on(self):
+        first = self.respond(instructions="be brief")
+        said = first["output"][0]["content"][0]["text"]
+        second = self.respond(input="again", previous_response_id=first["id"])
+        # Instructions are not carried over; what was said is.
+        chat = self.chat(messages=[*HELLO, {"role": "assistant", "content": said}, {"role": "user", "content": "again"}])
+        self.assertEqual(second["output"][0]["content"][0]["text"], chat["choices"][0]["message"]["content"])
+        self.assertGreater(second["usage"]["input_tokens"], first["usage"]["input_tokens"])
+        error = self.refused(404, "POST", "/v1/responses", {"input": "x", "previous_response_id": "resp_none"})
+        self.assertEqual((error["param"], error["code"]), ("previous_response_id", "previous_response_not_found"))
+        unkept = self.respond(store=False)
+        self.refused(404, "POST", "/v1/responses", {"input": "x", "previous_response_id": unkept["id"]})
+
+    def test_responses_with_tools(self):
+        tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
+        events = self.respond_in_events(tools=tools, tool_choice={"type": "function", "name": "add"}, max_output_tokens=300)
+        done = events[-1]["response"]
+        [call] = done["output"]
+        self.assertEqual((done["status"], call["type"], call["name"], call["status"]), ("completed", "function_call", "add", "completed"))
+        pieces = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
+        self.assertGreater(len(pieces), 1)
+        self.assertEqual("".join(pieces), call["arguments"])
+        self.assertEqual(sorted(json.loads(call["arguments"])), ["a", "b"])
+        # What the tool said goes on the same conversation, or one that the client keeps.
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "3"}
+        kept = self.respond(previous_response_id=done["id"], input=[output])
+        given = self.respond(input=[{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}, call, output])
+        self.assertEqual(kept["output"][0]["content"], given["output"][0]["content"])
+
+    def test_responses_of_a_schema_behind_reasoning(self):
+        mark = tiny_model.token_of("</think>")
+        form = {"format": {"type": "json_schema", "name": "p", "schema": PERSON, "strict": True}}
+        self.assertEqual(list(json.loads(self.respond(text=form, max_output_tokens=300)["output"][0]["content"][0]["text"])), ["name", "age"])
+        for seed in range(20):
+            answer = self.respond(text=form, max_output_tokens=700, seed=seed, chat_template_kwargs={"enable_thinking": True})
+            if answer["status"] != "completed" or len(answer["output"]) < 2:
+                continue
+            reasoning, message = answer["output"]
+            self.assertEqual((reasoning["type"], message["type"]), ("reasoning", "message"))
+            self.assertEqual(list(json.loads(message["content"][0]["text"])), ["name", "age"])
+            self.assertGreater(answer["usage"]["output_tokens_details"]["reasoning_tokens"], 0)
+            break
+        else:
+            self.fail(f"no seed wrote the mark {mark}")
+
+    def test_responses_that_are_refused(self):
+        for body, param in (({}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": [3]}, "input[0]"),
+                            ({"input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+                            ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+                            ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "input[0].content"),
+                            ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, "input[0].call_id"),
+                            ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output"),
+                            ({"input": "x", "tools": [{"type": "web_search"}]}, "tools[0].type"),
+                            ({"input": "x", "text": {"format": {"type": "xml"}}}, "response_format.type"),
+                            ({"input": "x", "background": True}, "background"), ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
+                            ({"input": "x", "instructions": 3}, "instructions")):
+            with self.subTest(body=body):
+                self.assertEqual(self.refused(400, "POST", "/v1/responses", body)["param"], param)
+        self.refused(404, "POST", "/v1/responses", {"input": "x", "model": "gpt"})
+        self.refused(405, "POST", "/v1/responses/x", {})
 
     def test_a_model_that_chooses_to_call(self):
         # The bias makes the mark of a call likely; what comes before is content.

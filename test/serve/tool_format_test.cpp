@@ -74,13 +74,20 @@ struct ReaderCase {
 
 void check_reader(const ToolFormat& format, const ReaderCase& c) {
   const std::string text = c.text;
-  for (std::size_t size = 1; size <= text.size(); ++size) {
-    ToolCallReader reader(format, {"f", "g"}, c.in_call);
+  for (std::size_t step = 2; step <= 2 * text.size() + 1; ++step) {
+    const std::size_t size = step / 2;
+    const bool in_pieces = step % 2 == 1;
+    ToolCallReader reader(format, {"f", "g"}, c.in_call, in_pieces);
     std::string content;
     std::vector<ToolCall> calls;
     const auto add = [&](ToolCallReader::Part part) {
       content += part.content;
       calls.insert(calls.end(), part.calls.begin(), part.calls.end());
+      for (const ToolCallReader::Piece& piece : part.pieces) {
+        EXPECT_TRUE(in_pieces);
+        if (!piece.name.empty()) calls.push_back({piece.name, ""});
+        calls.back().arguments += piece.arguments;
+      }
     };
     for (std::size_t at = 0; at < text.size(); at += size) add(reader.put(text.substr(at, size)));
     add(reader.finish());
@@ -88,9 +95,27 @@ void check_reader(const ToolFormat& format, const ReaderCase& c) {
     ASSERT_EQ(calls.size(), c.calls.size()) << text << " by " << size;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       EXPECT_EQ(calls[i].name, c.calls[i].name);
-      EXPECT_EQ(calls[i].arguments, c.calls[i].arguments);
+      // Pieces are as they were written, with white space.
+      EXPECT_EQ(Value::parse(calls[i].arguments).to_json(), c.calls[i].arguments);
+      if (!in_pieces) EXPECT_EQ(calls[i].arguments, c.calls[i].arguments);
     }
   }
+}
+
+TEST(ToolCallReaders, TellOfCallsWhileTheyAreWritten) {
+  ToolCallReader reader({}, {"f"}, true, true);
+  EXPECT_TRUE(reader.put(R"({"name": "f", "argum)").pieces.empty());
+  const auto begun = reader.put(R"(ents": {"a)").pieces;
+  ASSERT_EQ(begun.size(), 2u);
+  EXPECT_EQ(begun[0].name, "f");
+  EXPECT_EQ(begun[1].arguments, R"({"a)");
+  EXPECT_EQ(reader.put(R"(": "}\)").pieces.at(0).arguments, R"(": "}\)");
+  EXPECT_EQ(reader.put(R"(""}} <)").pieces.at(0).arguments, R"(""})");
+  EXPECT_EQ(reader.put("/tool_call> and more").content, "and more");
+  // A call that is cut off was told in part, so nothing of it becomes content.
+  ToolCallReader cut({}, {"f"}, true, true);
+  EXPECT_EQ(cut.put(R"({"name": "f", "arguments": {"a")").pieces.size(), 2u);
+  EXPECT_EQ(cut.finish().content, "");
 }
 
 TEST(ToolCallReaders, FindCallsHoweverTheTextIsCut) {

@@ -9,9 +9,12 @@
 #include <optional>
 #include <utility>
 
+#include "base/function_ref.hpp"
+#include "base/quote.hpp"
 #include "remote/http/listener.hpp"
 #include "serve/openai.hpp"
 #include "serve/transcription_desk.hpp"
+#include "serve/openai_responses.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {
@@ -22,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLook = 100ms;     // how often a waiting connection looks for its client
 constexpr auto kKeepAlive = 15s;  // between comments of a silent stream
-constexpr std::string_view kModels = "/v1/models";
+constexpr std::string_view kModels = "/v1/models", kResponses = "/v1/responses";
 
 // Compares without telling by its time how much is equal.
 inline bool is_same_key(std::string_view a, std::string_view b) {
@@ -36,6 +39,7 @@ inline bool is_same_key(std::string_view a, std::string_view b) {
 struct Serving {
   serve::GenerationQueue queue;
   serve::GrammarCache grammars;
+  serve::ResponseStore responses;
   serve::OpenAiModel model;
   Serving(llm::Model loaded, const std::string& name, std::size_t waiting_max)
       : queue(std::move(loaded), {.waiting_max = waiting_max}),
@@ -100,7 +104,7 @@ class OpenAiConnection : public HttpConnection {
     if (shared_.own.allowed_origin.empty()) return;
     response.set(http::field::access_control_allow_origin, shared_.own.allowed_origin);
     response.set(http::field::access_control_allow_headers, "Authorization, Content-Type");
-    response.set(http::field::access_control_allow_methods, "GET, POST, OPTIONS");
+    response.set(http::field::access_control_allow_methods, "GET, POST, DELETE, OPTIONS");
   }
 
   bool answer(const Request& request) override {
@@ -175,6 +179,15 @@ class OpenAiConnection : public HttpConnection {
       require(posts, "POST");
       return complete(request, is_chat);
     }
+    if (path == kResponses) {
+      require(posts, "POST");
+      return respond(request);
+    }
+    if (path.starts_with(kResponses) && path.size() > kResponses.size() + 1 && path[kResponses.size()] == '/') {
+      const bool removes = request.method() == http::verb::delete_;
+      require(gets || removes, "GET and DELETE");
+      return stored_response(path.substr(kResponses.size() + 1), removes);
+    }
     if (path == "/v1/embeddings") {
       require(posts, "POST");
       return embed(request);
@@ -204,25 +217,87 @@ class OpenAiConnection : public HttpConnection {
         is_chat ? serve::read_chat_request(body, held->model) : serve::read_completion_request(body, held->model);
     serve::GenerationTicket ticket = held->queue.submit(wanted.texts);
     const bool streams = wanted.streams;
-    serve::CompletionAnswer answer(
-        std::move(wanted), held->model,
-        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count());
-    return streams ? stream(ticket, answer) : collect(ticket, answer);
+    serve::CompletionAnswer answer(std::move(wanted), held->model, now());
+    if (!streams) {
+      if (!collect(ticket, [&](const serve::GenerationEvent& event) { answer.take(event); })) return false;
+      return send(200, answer.body());
+    }
+    return stream(
+        ticket, "",
+        [&](const serve::GenerationEvent& event) {
+          std::string text;
+          for (const Value& chunk : answer.take(event)) text += event_of(chunk);
+          return text;
+        },
+        [](const std::string& message, int status) { return event_of(serve::openai_error_body(status, message)); },
+        [&] {
+          const auto usage = answer.usage_chunk();
+          return (usage ? event_of(*usage) : "") + "data: [DONE]\n\n";
+        });
   }
 
-  bool collect(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+  bool respond(const Request& request) {
+    const auto held = serving();
+    const Value body = body_of(request);
+    if (!held->model.model.has_template())
+      throw serve::OpenAiError(400, "the model has no chat template; use /v1/completions");
+    serve::ResponseRequest wanted = serve::read_response_request(body, held->model, held->responses);
+    serve::GenerationTicket ticket = held->queue.submit(wanted.completion.texts);
+    serve::ResponseAnswer answer(std::move(wanted), held->model, now());
+    const auto keep = [&] {
+      if (auto stored = answer.to_store()) held->responses.put(answer.id(), std::move(*stored));
+    };
+    if (!answer.streams()) {
+      if (!collect(ticket, [&](const serve::GenerationEvent& event) { answer.take(event); })) return false;
+      keep();
+      return send(200, answer.body());
+    }
+    const auto texts_of = [](const std::vector<Value>& events) {
+      std::string text;
+      for (const Value& event : events) text += fmt::format("event: {}\n{}", event["type"].string(), event_of(event));
+      return text;
+    };
+    return stream(
+        ticket, texts_of(answer.begin()),
+        [&](const serve::GenerationEvent& event) {
+          const std::string text = texts_of(answer.take(event));
+          if (event.has_ended) keep();  // before the client can ask for it
+          return text;
+        },
+        [&](const std::string& message, int) { return texts_of({answer.failure(message)}); },
+        [] { return std::string(); });
+  }
+
+  /// Stored responses by their ids.
+  bool stored_response(std::string_view id, bool removes) {
+    const auto held = serving();
+    const auto found = held->responses.find(id);
+    if (!found || (removes && !held->responses.remove(id)))
+      throw serve::OpenAiError(404, fmt::format("the response {} is not stored here", quote(id, 80)), {},
+                               "response_not_found");
+    if (!removes) return send(200, found->response);
+    return send(200, Value::object({{"id", id}, {"object", "response"}, {"deleted", true}}));
+  }
+
+  static std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+  }
+
+  /// Passes all events on. False if the client has gone, which cancels the request.
+  bool collect(serve::GenerationTicket& ticket, FunctionRef<void(const serve::GenerationEvent&)> take) {
     for (bool is_waiting = true; is_waiting;) {
       const auto event = ticket.next_until(std::chrono::steady_clock::now() + kLook, is_waiting);
       if (!event) {
-        if (is_waiting && client_has_gone()) return false;  // which cancels the request
+        if (is_waiting && client_has_gone()) return false;
         continue;
       }
       if (!event->error.empty()) throw serve::OpenAiError(event->is_ours ? 500 : 400, event->error);
       if (event->has_ended && event->finish == llm::Finish::cancelled)
         throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
-      answer.take(*event);
+      take(*event);
     }
-    return send(200, answer.body());
+    return true;
   }
 
   static std::string event_of(const Value& data) { return fmt::format("data: {}\n\n", data.to_json()); }
@@ -234,19 +309,22 @@ class OpenAiConnection : public HttpConnection {
     return begin_events(headers);
   }
 
-  bool stream(serve::GenerationTicket& ticket, serve::CompletionAnswer& answer) {
+  /// Writes what `take` makes of each event, and `end`; or, because the status has left already, the error as an event.
+  bool stream(serve::GenerationTicket& ticket, const std::string& first,
+              FunctionRef<std::string(const serve::GenerationEvent&)> take,
+              FunctionRef<std::string(const std::string& message, int status)> fail, FunctionRef<std::string()> end) {
     if (!begin_stream()) return false;
+    if (!first.empty() && !write(first)) return false;
     auto spoken = std::chrono::steady_clock::now();
     for (bool is_waiting = true; is_waiting;) {
       const auto event = ticket.next_until(std::chrono::steady_clock::now() + kLook, is_waiting);
       std::string text;
       if (event && !event->error.empty()) {
-        // The status has left already, so the error is an event.
-        write(event_of(serve::openai_error_body(event->is_ours ? 500 : 400, event->error)));
+        write(fail(event->error, event->is_ours ? 500 : 400));
         return false;
       }
       if (event)
-        for (const Value& chunk : answer.take(*event)) text += event_of(chunk);
+        text = take(*event);
       else if (is_waiting && client_has_gone())
         return false;
       else if (std::chrono::steady_clock::now() - spoken > kKeepAlive)
@@ -255,9 +333,7 @@ class OpenAiConnection : public HttpConnection {
       spoken = std::chrono::steady_clock::now();
       if (!write(text)) return false;
     }
-    std::string end;
-    if (const auto usage = answer.usage_chunk()) end = event_of(*usage);
-    write(end + "data: [DONE]\n\n");
+    write(end());
     return false;
   }
 

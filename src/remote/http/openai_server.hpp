@@ -30,6 +30,7 @@ struct OpenAiOptions {
 ///     GET    /metrics                   counts in the text format of Prometheus
 ///     GET    /v1/models                 and /v1/models/NAME
 ///     POST   /v1/chat/completions       plain, or as server-sent events
+///     POST   /v1/responses             plain, or as server-sent events; GET and DELETE /v1/responses/ID
 ///     POST   /v1/completions
 ///     POST   /v1/embeddings
 ///     POST   /v1/audio/transcriptions   a form with a sound; and /v1/audio/translations
