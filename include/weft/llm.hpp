@@ -29,6 +29,24 @@ struct Rendered;
 
 namespace weft::llm {
 
+/// What the tensors of a model without a config.json do not tell. 0 and "": not given.
+struct ModelHints {
+  std::string architecture = {};  ///< a model_type of transformers, where names of tensors do not tell it
+  Extent heads = 0;               ///< of queries
+  Extent experts_per_token = 0;   ///< of a mixture
+  Extent groups = 0;              ///< of Mamba-2
+  double rope_base = 0;           ///< the family's by default
+  Extent context = 0;             ///< positions that the model was trained with; 2048 by default
+};
+
+/// A model that was loaded.
+struct ModelLoad {
+  double seconds = 0;
+  bool was_packed = false;  ///< its weights were mapped from the file that an earlier load has kept
+  Device device;
+  std::uint64_t weight_bytes = 0, cache_bytes = 0;
+};
+
 struct LoadOptions {
   /// Positions kept of each sequence. 0: as many as the model was trained for, or as many as fit into half of the free memory
   /// (2 GiB on a GPU, which does not report its memory; what the weights leave of `device_memory`, if that is set).
@@ -48,6 +66,9 @@ struct LoadOptions {
   std::string chat_template = {};  ///< its text, in place of the model's own
   Device device = default_device();
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
+  /// For a safetensors file, or a folder without config.json.
+  ModelHints hints = {};
+  std::function<void(const ModelLoad&)> on_load = {};  ///< called once the model is there
 };
 
 /// How the next token is drawn; SampleSetting says what each number does.

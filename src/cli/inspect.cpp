@@ -18,6 +18,7 @@
 #include "io/quantised_folder.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/families.hpp"
+#include "llm/guess.hpp"
 #include "llm/read_config.hpp"
 #include "metatensor/source.hpp"
 #include "weft/error.hpp"
@@ -34,7 +35,8 @@ using OrderedJson = nlohmann::ordered_json;
 
 struct InspectRequest {
   fs::path path;
-  bool json = false, full = false, check = false, graph = false, validate = false, fit = false;
+  bool json = false, full = false, check = false, graph = false, validate = false, fit = false, guess = false;
+  llm::ModelHints hints;
   std::string device = "auto", cache = "f32", device_memory;
   Extent context = 0;
   int sequences = 1;
@@ -243,6 +245,19 @@ int print_graph(const io::TensorSource& model) {
   return kOk;
 }
 
+/// A config.json for a model that has none.
+int print_guess(const InspectRequest& request) {
+  if (request.json || request.full || request.check || request.graph || request.fit)
+    throw UsageError("weft inspect: --guess stands alone; it prints JSON");
+  const io::TensorSource source = io::TensorSource::open(request.path);
+  if (source.gguf()) throw UsageError("weft inspect: --guess is for safetensors files; a GGUF file says what it is");
+  const llm::TensorNames names(source);
+  const Json config = llm::guessed_config(names, request.hints);
+  llm::config_from_json(config, request.path.string());
+  put_foreign(config.dump(2) + "\n");
+  return kOk;
+}
+
 /// What the model would take on a device, before it is loaded.
 int print_fit(const InspectRequest& request) {
   if (request.full || request.check || request.graph)
@@ -297,6 +312,7 @@ int validate(const InspectRequest& request) {
 
 int inspect(const InspectRequest& request) {
   if (request.validate) return validate(request);
+  if (request.guess) return print_guess(request);
   if (request.fit) return print_fit(request);
   if (request.path.extension() == ".onnx") {
     if (request.json || request.graph || request.check)
@@ -340,6 +356,17 @@ void set_up_inspect(CLI::App& app, Action& action) {
                "list every broken rule of a safetensors or metatensor file, with its code and byte");
   app.add_flag("--graph", r.graph,
                "print what a language model computes, node by node, once its configuration and tensors are checked");
+  auto* guess =
+      app.add_flag("--guess", r.guess,
+                   "print a config.json for safetensors of a language model that has none, from names and shapes");
+  app.add_option("--architecture", r.hints.architecture, "with --guess: the model_type")->needs(guess);
+  app.add_option("--heads", r.hints.heads, "with --guess: heads of queries")->needs(guess);
+  app.add_option("--experts-per-token", r.hints.experts_per_token, "with --guess: experts that a token uses")
+      ->needs(guess);
+  app.add_option("--groups", r.hints.groups, "with --guess: groups of Mamba-2")->needs(guess);
+  app.add_option("--rope-base", r.hints.rope_base, "with --guess: the base of rotary positions")->needs(guess);
+  app.add_option("--trained-context", r.hints.context, "with --guess: positions that the model was trained with")
+      ->needs(guess);
   auto* fit = app.add_flag("--fit", r.fit,
                            "what a language model would take in memory, whether it fits, and what would make it fit");
   app.add_option("--device", r.device, "with --fit: auto, cpu, webgpu or webgpu:INDEX")->needs(fit);

@@ -102,7 +102,7 @@ void check_state_space(const ModelConfig& c) {
   const bool second = s.heads > 0;
   require(s.inner >= 1 && s.inner <= Extent{1} << 20, fmt::format("the inner size of states is {}", s.inner));
   require(s.states >= 1 && s.states <= 4096, fmt::format("the number of states is {}, not from 1 to 4096", s.states));
-  require(s.kernel >= 1 && s.kernel <= 64, fmt::format("the convolution sees {} inputs, not 1 to 64", s.kernel));
+  require(s.kernel >= 2 && s.kernel <= 64, fmt::format("the convolution sees {} inputs, not 2 to 64", s.kernel));
   if (second) {
     require(s.inner % s.heads == 0, fmt::format("{} heads do not divide the inner size {}", s.heads, s.inner));
     require(s.groups >= 1 && s.heads % s.groups == 0,

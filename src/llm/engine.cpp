@@ -80,7 +80,7 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options) {
   if (options.context < 0 || options.context > kContextMax)
     throw UsageError(
         fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
-  const ModelConfig config = read_config(names.source(), names);
+  const ModelConfig config = read_config(names.source(), names, options.hints);
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   if (options.context > config.context && config.rope_dims == 0)
@@ -99,8 +99,10 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   read_graph(names, options);
   // One thread reads the vocabulary while the others pack weights.
   auto text = std::async(std::launch::async, [&] {
-    ModelText read = source.gguf() ? model_text_of_gguf(*source.gguf(), config(), options.chat_template)
-                                   : model_text_of_folder(path, config(), options.chat_template);
+    ModelText read = source.gguf()
+                         ? model_text_of_gguf(*source.gguf(), config(), options.chat_template)
+                         : model_text_of_folder(source.kind() == io::SourceKind::folder ? path : path.parent_path(),
+                                                config(), options.chat_template);
     source.forget_metadata();
     return read;
   });

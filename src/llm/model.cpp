@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 
@@ -23,7 +24,13 @@ std::string_view name_of(Finish finish) {
 
 Model load(const std::filesystem::path& path, const LoadOptions& options) {
   try {
-    return Model(std::make_shared<detail::Engine>(path, options));
+    const auto begin = std::chrono::steady_clock::now();
+    auto engine = std::make_shared<detail::Engine>(path, options);
+    if (options.on_load)
+      options.on_load({std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+                       !engine->packed_file().empty(), engine->device(), engine->weight_bytes(),
+                       engine->cache_bytes()});
+    return Model(std::move(engine));
   } catch (Error& error) {
     error.add_context("loading the model " + path.string());
     throw;

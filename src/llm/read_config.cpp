@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/python_json.hpp"
+#include "llm/guess.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -42,7 +43,7 @@ void take_factors(ModelConfig& config, const std::function<std::vector<double>(c
   check(config);
 }
 
-ModelConfig read_config(const io::TensorSource& source, const TensorNames& names) {
+ModelConfig read_config(const io::TensorSource& source, const TensorNames& names, const ModelHints& hints) {
   ModelConfig config;
   if (source.gguf()) {
     const io::SourceTensor* table = source.find("token_embd.weight");
@@ -57,12 +58,12 @@ ModelConfig read_config(const io::TensorSource& source, const TensorNames& names
       return list;
     });
   } else {
-    if (source.kind() != io::SourceKind::folder)
-      throw FileError(
-          fmt::format("{}: a file of tensors alone does not say what model it is; give the folder with its config.json",
-                      source.path().string()));
     const auto file = source.path() / "config.json";
-    config = config_from_json(read_python_json_file(file, kConfigLimits), file.string());
+    std::error_code ignored;
+    const bool is_described = source.kind() == io::SourceKind::folder && std::filesystem::exists(file, ignored);
+    config = is_described
+                 ? config_from_json(read_python_json_file(file, kConfigLimits), file.string())
+                 : config_from_json(guessed_config(names, hints), source.path().string() + " (from its tensors)");
   }
   check_count(config, source);
   return config;

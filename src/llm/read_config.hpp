@@ -2,12 +2,14 @@
 #pragma once
 
 #include "llm/weights.hpp"
+#include "weft/llm.hpp"
 
 namespace weft::llm {
 
-/// From a GGUF file's metadata, with the factors of positions that it keeps as tensors, or from a folder's config.json.
-/// FileError as `config_from_gguf` and `config_from_json`, for a file of tensors alone, and for more layers than tensors.
-ModelConfig read_config(const io::TensorSource& source, const TensorNames& names);
+/// From a GGUF file's metadata, with the factors of positions that it keeps as tensors; from a folder's config.json; or, where
+/// there is none, from the tensors and hints. FileError as `config_from_gguf`, `config_from_json` and `guessed_config`, and for
+/// more layers than tensors.
+ModelConfig read_config(const io::TensorSource& source, const TensorNames& names, const ModelHints& hints = {});
 
 /// Takes over factors of positions, which `factors_of` gives by the name of their tensor, or none. FileError as `check`.
 void take_factors(ModelConfig& config, const std::function<std::vector<double>(const char* name)>& factors_of);

@@ -255,7 +255,8 @@ TEST(State, BadSettingsAreRefused) {
   expect("mamba2", {{"time_step_limit", {1.0, 0.5}}}, "the steps are limited to 1 and 0.5");
   expect("mamba2", {{"time_step_limit", {0.0, "x"}}}, "time_step_limit ends with \"x\", not a number");
   expect("mamba2", {{"rms_norm", false}}, "rms_norm is false, which Weft does not support");
-  expect("mamba", {{"conv_kernel", 100}}, "the convolution sees 100 inputs, not 1 to 64");
+  expect("mamba", {{"conv_kernel", 100}}, "the convolution sees 100 inputs, not 2 to 64");
+  expect("mamba2", {{"conv_kernel", 1}}, "the convolution sees 1 inputs, not 2 to 64");
   expect("mamba", {{"expand", -1}}, "expand is -1; it must be between 0 and 64");
   expect("mamba", {{"time_step_rank", 0}}, "the rank of steps is 0");
   expect("bamba", {{"attn_layer_indices", {9}}, {"layers_block_type", nullptr}, {"layer_types", nullptr}},
