@@ -11,6 +11,7 @@ namespace weft::serve {
 struct GenerationTicket::Request {
   std::vector<GenerationText> texts;
   std::stop_source stop;
+  std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
   std::size_t begun = 0, running = 0;  // texts; of the queue, under its mutex
   std::mutex mutex;
   std::condition_variable changed;
@@ -34,6 +35,20 @@ struct GenerationQueue::Embedding {
   std::string error;
   bool done = false;
 };
+
+namespace {
+
+/// Calls a hook, if there is one. A hook is the user's, and its failure must not end the texts.
+template <class Hook, class Fact>
+void call_hook(const Hook& hook, const Fact& fact) {
+  if (!hook) return;
+  try {
+    hook(fact);
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace
 
 GenerationTicket::~GenerationTicket() {
   if (request_) request_->stop.request_stop();
@@ -144,6 +159,7 @@ void GenerationQueue::admit(llm::Batch& batch) {
   while (batch.room() > 0) {
     std::shared_ptr<GenerationTicket::Request> request;
     std::size_t text = 0;
+    QueueWait wait;
     {
       const std::lock_guard lock(mutex_);
       const auto next = std::min_element(waiting_.begin(), waiting_.end(),
@@ -154,11 +170,14 @@ void GenerationQueue::admit(llm::Batch& batch) {
       ++request->running;
       if (request->begun == request->texts.size()) waiting_.erase(next);
       counts_.prompt_tokens += request->texts[text].prompt.size();
+      wait = {std::chrono::duration<double>(std::chrono::steady_clock::now() - request->came).count(), waiting_.size()};
+      counts_.waiting_seconds += wait.seconds;
     }
+    if (wait.seconds >= options_.hooks.wait_least) call_hook(options_.hooks.on_queue_wait, wait);
     try {
       const llm::Batch::Id id = batch.add(request->texts[text].prompt, request->texts[text].options);
       const std::lock_guard lock(mutex_);
-      running_.emplace_back(id, Running{request, text});
+      running_.emplace_back(id, Running{request, text, wait.seconds});
     } catch (const UsageError& error) {
       const std::lock_guard lock(mutex_);
       --request->running;
@@ -206,6 +225,14 @@ void GenerationQueue::tell(llm::Batch& batch, const llm::Batch::Progress& progre
   event.tokens.assign(result.tokens.begin() + static_cast<std::ptrdiff_t>(running.tokens_told), result.tokens.end());
   const std::size_t fresh = event.tokens.size();
   running.tokens_told = result.tokens.size();
+  const GenerationRecord record{running.request->texts[running.text].prompt.size(),
+                                static_cast<std::size_t>(result.reused_tokens),
+                                result.tokens.size(),
+                                result.finish,
+                                progress.error,
+                                running.waiting_seconds,
+                                result.prompt_seconds,
+                                result.seconds};
   const auto request = running.request;
   {
     const std::lock_guard lock(mutex_);
@@ -213,12 +240,17 @@ void GenerationQueue::tell(llm::Batch& batch, const llm::Batch::Progress& progre
     if (progress.has_ended) {
       --request->running;
       counts_.reused_tokens += static_cast<std::uint64_t>(result.reused_tokens);
+      counts_.prompt_seconds += record.prompt_seconds;
+      counts_.writing_seconds += record.seconds;
       if (!progress.error.empty()) ++counts_.failed;
       if (result.finish == llm::Finish::cancelled) ++counts_.cancelled;
       running_.erase(at);
     }
   }
-  if (progress.has_ended) batch.remove(progress.id);
+  if (progress.has_ended) {
+    batch.remove(progress.id);
+    call_hook(options_.hooks.on_generate, record);
+  }
   request->add(std::move(event));
 }
 

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -62,15 +63,40 @@ class GenerationTicket {
   std::shared_ptr<Request> request_;
 };
 
+/// A text that has ended, or failed.
+struct GenerationRecord {
+  std::size_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;
+  llm::Finish finish = llm::Finish::length;
+  std::string error;           ///< empty: it did not fail
+  double waiting_seconds = 0;  ///< for a sequence of the cache
+  double prompt_seconds = 0;   ///< of passes over its prompt
+  double seconds = 0;          ///< of passes that wrote it, which it may have shared with other texts
+};
+/// A text that has waited for a sequence of the cache.
+struct QueueWait {
+  double seconds = 0;
+  std::size_t waiting = 0;  ///< requests that still wait
+};
+
+/// Functions that the queue calls, on its own thread and without its lock. They should be quick: no text goes on meanwhile. What
+/// they throw is dropped.
+struct QueueHooks {
+  std::function<void(const GenerationRecord&)> on_generate = {};
+  std::function<void(const QueueWait&)> on_queue_wait = {};
+  double wait_least = 0.1;  ///< seconds; `on_queue_wait` is not called for shorter waits
+};
+
 struct QueueOptions {
   std::size_t waiting_max = 64;  ///< requests that wait for a free sequence of the cache
+  QueueHooks hooks = {};
 };
 
 /// Counts since the start, for monitoring.
 struct QueueCounts {
   std::uint64_t requests = 0, refused = 0, failed = 0, cancelled = 0;
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0, embedded_texts = 0;
-  std::size_t running = 0, waiting = 0;  ///< texts now, requests now
+  std::size_t running = 0, waiting = 0;                                 ///< texts now, requests now
+  double waiting_seconds = 0, prompt_seconds = 0, writing_seconds = 0;  ///< of all texts together
 };
 
 /// Texts of different requests take turns: a sequence that becomes free goes to the request with the fewest texts under way, and
@@ -94,6 +120,7 @@ class GenerationQueue {
   struct Running {
     std::shared_ptr<GenerationTicket::Request> request;
     std::size_t text;
+    double waiting_seconds = 0;
     std::size_t tokens_told = 0;
   };
   struct Embedding;

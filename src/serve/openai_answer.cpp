@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "base/utf8.hpp"
 #include "catalogue/wire.hpp"
@@ -343,6 +344,13 @@ std::string metrics_text(const QueueCounts& counts) {
       {"weft_requests_waiting", "gauge", "Requests that wait for a sequence.", counts.waiting},
   };
   std::string text;
+  const std::tuple<std::string_view, std::string_view, double> times[] = {
+      {"weft_queue_wait_seconds_total", "Seconds that texts waited for a sequence.", counts.waiting_seconds},
+      {"weft_prompt_seconds_total", "Seconds of passes over prompts.", counts.prompt_seconds},
+      {"weft_generation_seconds_total", "Seconds of passes that wrote texts, once for each text.",
+       counts.writing_seconds}};
+  for (const auto& [name, help, value] : times)
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n{0} {2:.6f}\n", name, help, value);
   for (const Row& row : rows)
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0} {3}\n", row.name, row.help, row.kind, row.value);
   return text;

@@ -97,7 +97,9 @@ void check_reader(const ToolFormat& format, const ReaderCase& c) {
       EXPECT_EQ(calls[i].name, c.calls[i].name);
       // Pieces are as they were written, with white space.
       EXPECT_EQ(Value::parse(calls[i].arguments).to_json(), c.calls[i].arguments);
-      if (!in_pieces) EXPECT_EQ(calls[i].arguments, c.calls[i].arguments);
+      if (!in_pieces) {
+        EXPECT_EQ(calls[i].arguments, c.calls[i].arguments);
+      }
     }
   }
 }

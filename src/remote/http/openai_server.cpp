@@ -41,9 +41,9 @@ struct Serving {
   serve::GrammarCache grammars;
   serve::ResponseStore responses;
   serve::OpenAiModel model;
-  Serving(llm::Model loaded, const std::string& name, std::size_t waiting_max)
-      : queue(std::move(loaded), {.waiting_max = waiting_max}),
-        model{queue.model(), name, serve::ToolFormat::of(queue.model()), grammars} {}
+  Serving(llm::Model loaded, const OpenAiOptions& options)
+      : queue(std::move(loaded), {.waiting_max = options.waiting_max, .hooks = options.hooks}),
+        model{queue.model(), options.model_name, serve::ToolFormat::of(queue.model()), grammars} {}
 };
 
 // A voice, whose sentences of different requests take turns.
@@ -436,8 +436,7 @@ OpenAiServer::~OpenAiServer() {
 std::uint16_t OpenAiServer::port() const { return state_->listener->port(); }
 
 void OpenAiServer::set_model(llm::Model model) {
-  auto serving = std::make_shared<openai::Serving>(std::move(model), state_->shared.own.model_name,
-                                                   state_->shared.own.waiting_max);
+  auto serving = std::make_shared<openai::Serving>(std::move(model), state_->shared.own);
   const std::lock_guard lock(state_->shared.mutex);
   state_->shared.serving = std::move(serving);
 }

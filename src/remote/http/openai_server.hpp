@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "remote/http/server.hpp"
+#include "serve/generation_queue.hpp"
 #include "weft/llm.hpp"
 #include "weft/speech.hpp"
 
@@ -22,6 +23,7 @@ struct OpenAiOptions {
   bool has_model = true;         ///< a language model will come
   bool has_transcriber = false;  ///< a speech model will come
   bool has_voice = false;        ///< a voice will come
+  serve::QueueHooks hooks = {};       ///< called as texts wait and end
 };
 
 /// Serves until it is destroyed. Routes:
