@@ -125,6 +125,22 @@ TEST(State, SequencesSideBySideDoNotMix) {
   }
 }
 
+TEST(State, ADeviceGivesWhatTheCpuGives) {
+  if (default_device().kind == Device::Kind::cpu) GTEST_SKIP() << "WEFT_DEVICE names no other device";
+  for (const char* name : {"mamba", "bamba"}) {
+    SCOPED_TRACE(name);
+    const TemporaryFolder folder;
+    test::put(case_of(name).model(), folder);
+    const std::vector<std::int32_t> prompt = drawn_tokens(6, 7);
+    const Model model = load(folder.path(), {.context = 64}),
+                on_cpu = load(folder.path(), {.context = 64, .device = kCpu});
+    const std::vector<float> logits = model.forward(prompt), wanted = on_cpu.forward(prompt);
+    for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(logits[i], wanted[i], 1e-4) << i;
+    EXPECT_EQ(drawn_ids(model.generate(prompt, most_probable_text(4)).result()),
+              drawn_ids(on_cpu.generate(prompt, most_probable_text(4)).result()));
+  }
+}
+
 TEST(State, EmbeddingsOfSeveralTextsAreThoseOfEach) {
   const TemporaryFolder folder;
   test::put(case_of("bamba").model(), folder);
