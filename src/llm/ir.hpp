@@ -57,7 +57,7 @@ struct TensorDesc {
 
 enum class OpType : std::uint8_t {
   embedding,  // (table, tokens or positions) -> [T, width]
-  insert,      // (x, rows of images) -> x, with those rows where the pass has some instead of tokens
+  insert,     // (x, rows of images) -> x, with those rows where the pass has some instead of tokens
   pick,       // (x) -> the rows whose logits are asked for
   rms_norm,  // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts. The weight
              // is one for all parts, or has all channels

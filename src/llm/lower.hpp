@@ -25,8 +25,8 @@ struct PassInputs {
     Tensor sequence, is_first, count;
     bool is_one_sequence = false;
   } states;
-  Tensor factors;    // [T], rows of the frequencies; undefined: there is one
-  Tensor rows;       // [R], tokens whose logits are wanted; undefined: of all T
+  Tensor factors;  // [T], rows of the frequencies; undefined: there is one
+  Tensor rows;     // [R], tokens whose logits are wanted; undefined: of all T
   // Rows of images in place of tokens. Undefined: the pass has none.
   Tensor is_image;                 // [T], 1 for those
   Tensor image_rows;               // f32 [T, hidden]

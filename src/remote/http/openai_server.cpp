@@ -13,8 +13,8 @@
 #include "base/quote.hpp"
 #include "remote/http/listener.hpp"
 #include "serve/openai.hpp"
-#include "serve/transcription_desk.hpp"
 #include "serve/openai_responses.hpp"
+#include "serve/transcription_desk.hpp"
 #include "weft/error.hpp"
 
 namespace weft::remote {

@@ -23,7 +23,7 @@ struct OpenAiOptions {
   bool has_model = true;         ///< a language model will come
   bool has_transcriber = false;  ///< a speech model will come
   bool has_voice = false;        ///< a voice will come
-  serve::QueueHooks hooks = {};       ///< called as texts wait and end
+  serve::QueueHooks hooks = {};  ///< called as texts wait and end
 };
 
 /// Serves until it is destroyed. Routes:
