@@ -23,7 +23,13 @@ class ValueObject {
  public:
   struct Member;
 
-  ValueObject() = default;
+  // Defined below, where a member is complete.
+  ValueObject();
+  ValueObject(const ValueObject&);
+  ValueObject(ValueObject&&) noexcept;
+  ValueObject& operator=(const ValueObject&);
+  ValueObject& operator=(ValueObject&&) noexcept;
+  ~ValueObject();
   /// Errors: UsageError for a key that is given twice.
   explicit ValueObject(std::vector<Member> members);
   ValueObject(std::initializer_list<Member> members);
@@ -151,6 +157,12 @@ int compare_numbers(const Value& a, const Value& b);
 /// "null", "boolean", "integer", "number", "string", "array", "object", "tensor".
 std::string_view name_of(Value::Kind kind);
 
+inline ValueObject::ValueObject() = default;
+inline ValueObject::ValueObject(const ValueObject&) = default;
+inline ValueObject::ValueObject(ValueObject&&) noexcept = default;
+inline ValueObject& ValueObject::operator=(const ValueObject&) = default;
+inline ValueObject& ValueObject::operator=(ValueObject&&) noexcept = default;
+inline ValueObject::~ValueObject() = default;
 inline std::size_t ValueObject::size() const { return members_.size(); }
 inline std::vector<ValueObject::Member>::const_iterator ValueObject::begin() const { return members_.begin(); }
 inline std::vector<ValueObject::Member>::const_iterator ValueObject::end() const { return members_.end(); }

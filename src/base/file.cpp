@@ -199,9 +199,9 @@ FileStamp stamp_of(const std::filesystem::path& path) {
 
 MappedFile::MappedFile(const std::filesystem::path& path, Trust trust) : path_(path) {
   const Descriptor file(open_regular_file(path, &stamp_, trust));
-  const std::uint64_t size = stamp_.bytes;
-  if (size == 0) return;  // an empty range cannot be mapped
-  if (size > std::numeric_limits<std::size_t>::max()) throw_file_error("map", path, EFBIG);
+  if (stamp_.bytes == 0) return;  // an empty range cannot be mapped
+  if (stamp_.bytes > std::numeric_limits<std::size_t>::max()) throw_file_error("map", path, EFBIG);
+  const auto size = static_cast<std::size_t>(stamp_.bytes);
   void* const address = file_system().mmap(size, file.get());
   if (address == MAP_FAILED) throw_file_error("map", path, errno);
   mapping_ =

@@ -2,17 +2,12 @@
 // they wake in time; the caller never waits for a late one, so a parked worker only means less help.
 #include "base/threads.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <mutex>
-#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -22,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "base/interrupt.hpp"
+#include "base/processors.hpp"
 #include "base/session_state.hpp"
 #include "base/spin.hpp"
 #include "weft/error.hpp"
@@ -38,36 +34,6 @@ constexpr auto kSpinIdle = std::chrono::microseconds(5);
 constexpr auto kBusyGap = std::chrono::microseconds(200);
 constexpr int kMaxThreads = 1024;
 
-std::vector<int> allowed_cpus() {
-  // The kernel refuses a mask smaller than its own, so grow until it fits.
-  for (int bits = 1024; bits <= (1 << 20); bits *= 2) {
-    cpu_set_t* set = CPU_ALLOC(bits);
-    const std::size_t size = CPU_ALLOC_SIZE(bits);
-    std::vector<int> cpus;
-    const bool fits = sched_getaffinity(0, size, set) == 0;
-    const bool too_small = !fits && errno == EINVAL;
-    for (int cpu = 0; fits && cpu < bits; ++cpu)
-      if (CPU_ISSET_S(cpu, size, set)) cpus.push_back(cpu);
-    CPU_FREE(set);
-    if (!too_small) return cpus;
-  }
-  return {};
-}
-
-/// Cores, not hyper-threads: two threads of one core share its multipliers and only disturb each other.
-int physical_cores() {
-  std::set<std::string> cores;
-  const std::vector<int> cpus = allowed_cpus();
-  for (const int cpu : cpus) {
-    std::ifstream siblings(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-    std::string line;
-    if (!std::getline(siblings, line)) line = fmt::format("cpu{}", cpu);
-    cores.insert(line);
-  }
-  if (cpus.empty()) return std::max(1u, std::thread::hardware_concurrency());
-  return static_cast<int>(cores.size());
-}
-
 int default_thread_count() {
   const char* text = std::getenv("WEFT_THREADS");
   if (text == nullptr || *text == '\0') return std::min(physical_cores(), kMaxThreads);
@@ -77,18 +43,6 @@ int default_thread_count() {
     throw UsageError(
         fmt::format("WEFT_THREADS: '{}' is not a number from 1 to {}; unset it to use all cores", text, kMaxThreads));
   return static_cast<int>(count);
-}
-
-/// Moves this thread to any processor of `allowed` but `cpu`, and keeps it off that one.
-void leave_cpu(int cpu, const std::vector<int>& allowed) {
-  const int bits = std::max(1024, allowed.back() + 1);
-  cpu_set_t* set = CPU_ALLOC(bits);
-  const std::size_t size = CPU_ALLOC_SIZE(bits);
-  CPU_ZERO_S(size, set);
-  for (const int other : allowed)
-    if (other != cpu) CPU_SET_S(other, size, set);
-  sched_setaffinity(0, size, set);  // if refused, the job is only slower
-  CPU_FREE(set);
 }
 
 thread_local int current_index = 0;
@@ -124,7 +78,7 @@ class Pool final : public SessionState::Part {
     task_ = task;
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
-    caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
+    caller_cpu_.store(current_cpu(), std::memory_order_relaxed);
     gate_.fetch_and(~kClosed, std::memory_order_release);
     epoch_.fetch_add(1, std::memory_order_release);
     epoch_.notify_all();
@@ -179,7 +133,7 @@ class Pool final : public SessionState::Part {
       if (stop_.load(std::memory_order_relaxed)) return;
       // Some schedulers put a woken thread on its waker's processor, where the two take turns: a job of two threads then runs
       // at the speed of one, call after call.
-      if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins() && sched_getcpu() == cpu)
+      if (const int cpu = caller_cpu_.load(std::memory_order_relaxed); spins() && current_cpu() == cpu)
         leave_cpu(cpu, allowed_);
       // The count in the gate keeps the job's fields alive. Once the gate is closed and empty, the caller may change them.
       if ((gate_.fetch_add(1, std::memory_order_acquire) & kClosed) == 0) work();

@@ -71,7 +71,7 @@ T* required(T* pointer, const char* what) {
 template <class T>
 std::span<T> list_of(T* elements, std::size_t count, const char* what) {
   if (count > 0) required(elements, what);
-  if (count > (std::size_t{1} << 40) / sizeof(T)) throw UsageError(fmt::format("{}: a list of {}", what, count));
+  if (count > std::size_t{PTRDIFF_MAX} / sizeof(T)) throw UsageError(fmt::format("{}: a list of {}", what, count));
   return {elements, count};
 }
 Shape shape_of(const std::int64_t* shape, std::size_t rank);

@@ -12,7 +12,7 @@ namespace {
 void check_bytes(std::size_t bytes, const Shape& shape, DType type) {
   std::size_t count = 1;
   for (const Extent extent : shape)
-    if (__builtin_mul_overflow(count, static_cast<std::size_t>(extent), &count) || count > (std::size_t{1} << 56))
+    if (__builtin_mul_overflow(count, extent, &count) || count > SIZE_MAX / 8)
       throw ShapeError(fmt::format("the shape {} has too many elements", shape.to_string()));
   const std::size_t needed = bytes_of(type, count);
   if (bytes != needed)

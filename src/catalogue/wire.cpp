@@ -223,11 +223,11 @@ std::vector<TensorSection::Piece> TensorSection::pieces() const {
   std::vector<Piece> pieces;
   std::uint64_t end = 0;
   for (const auto& [tensor, at] : parts_) {
-    if (at > end) pieces.push_back({nullptr, {kZeros, at - end}});
+    if (at > end) pieces.push_back({nullptr, {kZeros, static_cast<std::size_t>(at - end)}});
     const std::uint64_t bytes = bytes_of(tensor.dtype(), static_cast<std::size_t>(tensor.numel()));
     try {
       runtime::HostView view = runtime::view_host(tensor);
-      pieces.push_back({std::move(view.owner), {static_cast<const char*>(view.data), bytes}});
+      pieces.push_back({std::move(view.owner), {static_cast<const char*>(view.data), static_cast<std::size_t>(bytes)}});
     } catch (const Error& error) {
       throw OperationError(kExecutionError, error.what());
     }

@@ -17,8 +17,11 @@ struct Target : Capabilities {
   std::function<int(DType)> storage_bits;
   /// Bytes of a matrix [n, k] in the layout of `graph::has_packed_layout`.
   std::function<std::size_t(DType, Extent n, Extent k)> packed_bytes;
+  /// At most SIZE_MAX, which no device holds: where addresses have 32 bits, shapes may have more elements.
   std::size_t storage_bytes(DType type, Extent count) const {
-    return bytes_of_bits(storage_bits(type), static_cast<std::size_t>(count));
+    const int bits = storage_bits(type);
+    if (static_cast<std::uint64_t>(count) > SIZE_MAX / static_cast<std::size_t>((bits + 7) / 8)) return SIZE_MAX;
+    return bytes_of_bits(bits, static_cast<std::size_t>(count));
   }
   std::size_t storage_bytes(const graph::Node& node) const {
     if (graph::has_packed_layout(node))

@@ -115,7 +115,8 @@ std::string header_text(const std::vector<Item>& order, const SafetensorsMetadat
               ' ');
   check_header_size(json.size());
   std::string length(8, '\0');
-  for (int i = 0; i < 8; ++i) length[static_cast<std::size_t>(i)] = static_cast<char>(json.size() >> (8 * i) & 0xFF);
+  const std::uint64_t size = json.size();
+  for (int i = 0; i < 8; ++i) length[static_cast<std::size_t>(i)] = static_cast<char>(size >> (8 * i) & 0xFF);
   return length + json;
 }
 

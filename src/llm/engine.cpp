@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <future>
 #include <limits>
 #include <set>
 #include <utility>
@@ -13,9 +12,10 @@
 #include <malloc.h>
 #endif
 
+#include "base/background.hpp"
 #include "base/checked.hpp"
+#include "base/processors.hpp"
 #include "io/quantised_folder.hpp"
-#include "llm/free_memory.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/read_config.hpp"
 #include "runtime/devices.hpp"
@@ -98,7 +98,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   const TensorNames names(source);
   read_graph(names, options);
   // One thread reads the vocabulary while the others pack weights.
-  auto text = std::async(std::launch::async, [&] {
+  auto text = run_beside([&] {
     ModelText read = source.gguf()
                          ? model_text_of_gguf(*source.gguf(), config(), options.chat_template)
                          : model_text_of_folder(source.kind() == io::SourceKind::folder ? path : path.parent_path(),

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "base/processors.hpp"
 #include "graph/cache.hpp"
 #include "io/quantised_folder.hpp"
 #include "llm/engine.hpp"
-#include "llm/free_memory.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {

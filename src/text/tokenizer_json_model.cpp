@@ -188,9 +188,10 @@ ReadModel read_unigram(const JsonNode& node, const Special& special) {
 
 ReadModel read_word_piece(const JsonNode& node, const Special& special) {
   Vocabulary vocabulary = read_vocabulary(node.at("vocab"));
-  WordPieceOptions options{.unknown = vocabulary.find(node.string_or("unk_token", "[UNK]")),
-                           .continuing_prefix = node.string_or("continuing_subword_prefix", "##"),
-                           .max_characters = node.integer_or("max_input_chars_per_word", 100, 0, 1 << 30)};
+  WordPieceOptions options{
+      .unknown = vocabulary.find(node.string_or("unk_token", "[UNK]")),
+      .continuing_prefix = node.string_or("continuing_subword_prefix", "##"),
+      .max_characters = static_cast<std::size_t>(node.integer_or("max_input_chars_per_word", 100, 0, 1 << 30))};
   hide(vocabulary, special);
   return {make_word_piece(std::move(vocabulary), std::move(options)), false, {}};
 }

@@ -2,11 +2,9 @@
 #include "backend/cpu/backend.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -16,6 +14,7 @@
 #include "backend/cpu/prepared.hpp"
 #include "backend/cpu/program.hpp"
 #include "backend/cpu/quant/matmul.hpp"
+#include "base/processors.hpp"
 #include "base/threads.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
@@ -40,12 +39,8 @@ class CpuBuffer final : public backend::Buffer {
   bool is_borrowed_;
 };
 
-std::size_t physical_memory() {
-  return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
 std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label, Pages pages = Pages::huge) {
-  const std::size_t limit = physical_memory();
+  const std::uint64_t limit = physical_memory();
   // Large buffers use huge pages, so that streaming through them rarely misses the TLB. Other buffers of some size begin at a
   // page, so that of a cache only the pages that were written take memory.
   const std::size_t alignment = bytes >= 2 * kHugePage && pages == Pages::huge ? kHugePage
@@ -59,14 +54,6 @@ std::shared_ptr<char> allocate_bytes(std::size_t bytes, std::string_view label, 
   if (alignment == kHugePage) madvise(memory, bytes / alignment * alignment, MADV_HUGEPAGE);
 #endif
   return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
-}
-
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
-  return "unknown processor";
 }
 
 class CpuPacking final : public backend::WeightPacking {

@@ -1,6 +1,7 @@
 #include "backend/trace/backend.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "graph/attention.hpp"
@@ -71,7 +72,8 @@ class TraceBackend final : public backend::Backend {
     description_.is_software = true;
     for (const Element& row : kElements)
       if (row.on_cpu) description_.dtypes.push_back(row.type);
-    description_.buffer_bytes_max = description_.binding_bytes_max = std::size_t{1} << 40;
+    description_.buffer_bytes_max = description_.binding_bytes_max =
+        static_cast<std::size_t>(std::min<std::uint64_t>(std::uint64_t{1} << 40, SIZE_MAX));
     description_.has_kernel = [](const graph::Call& call) {
       constexpr Extent kWidthMax = 128;
       return call.row().form != graph::KernelForm::attention || graph::fits_tiles(call, kWidthMax);

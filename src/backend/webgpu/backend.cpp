@@ -20,6 +20,7 @@
 #include "backend/webgpu/staging.hpp"
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
+#include "base/background.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
 
@@ -102,7 +103,7 @@ class CompiledPlan final : public backend::Program {
     // catch one another's errors.
     std::future<void> compilation;
     if (library().is_dawn && own_bytes(plan) >= kLargePlanBytes)
-      compilation = std::async(std::launch::async, [&] { device->pipelines().compile(recording.shaders); });
+      compilation = run_beside([&] { device->pipelines().compile(recording.shaders); });
     const auto own = [&](std::uint64_t bytes, std::string_view label) {
       scratch_bytes_ += bytes;
       return Slot{Buffer::create(device, bytes, label)};

@@ -38,6 +38,7 @@ std::string_view name_of(WGPUBackendType type) {
     case WGPUBackendType_D3D11: return "D3D11";
     case WGPUBackendType_OpenGL:
     case WGPUBackendType_OpenGLES: return "OpenGL";
+    case WGPUBackendType_WebGPU: return "browser";
     default: return "unknown backend";
   }
 }

@@ -79,9 +79,4 @@ const Library& library() {
   return loaded;
 }
 
-std::string to_string(WGPUStringView view) {
-  if (!view.data) return {};
-  return view.length == WGPU_STRLEN ? std::string(view.data) : std::string(view.data, view.length);
-}
-
 }  // namespace weft::webgpu

@@ -46,7 +46,10 @@ struct Library {
 const Library& library();
 
 /// Text of a string view from the library.
-std::string to_string(WGPUStringView view);
+inline std::string to_string(WGPUStringView view) {
+  if (!view.data) return {};
+  return view.length == WGPU_STRLEN ? std::string(view.data) : std::string(view.data, view.length);
+}
 inline WGPUStringView view_of(std::string_view text) { return {text.data(), text.size()}; }
 
 /// Owns one reference to a WebGPU object.

@@ -399,9 +399,10 @@ constexpr TileFunction cast_kernel() {
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
     return tile<To, From>([](V<From, N> x) {
       if constexpr (sizeof(To) == 8) {
-        To lanes[N];  // a vector filled lane by lane makes GCC 12 give up
-        for (int i = 0; i < N; ++i) lanes[i] = cast_lane<To>(x[i]);
-        return load<N>(lanes);
+        constexpr int n = kLanesOf<To, From>;  // Clang would capture N
+        To lanes[n];                           // a vector filled lane by lane makes GCC 12 give up
+        for (int i = 0; i < n; ++i) lanes[i] = cast_lane<To>(x[i]);
+        return load<n>(lanes);
       } else {
         V<To, N> y;
         for (int i = 0; i < N; ++i) y[i] = cast_lane<To>(x[i]);
