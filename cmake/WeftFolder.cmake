@@ -15,6 +15,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(weft_flags INTERFACE -Wno-restrict)  # false alarms on "literal" + std::string (GCC bug 105651)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # `a | b ? c : d` with vectors is meant as it is read, and GCC has warnings that Clang does not know.
+  target_compile_options(weft_flags INTERFACE -Wno-bitwise-conditional-parentheses -Wno-unknown-warning-option)
+endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
 endif()
@@ -46,7 +50,7 @@ function(weft_folder folder)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cpp
        ${PROJECT_SOURCE_DIR}/src/${folder}/*/*.cpp
        ${PROJECT_SOURCE_DIR}/src/${folder}/*/*/*.cpp)
-  if(NOT sources)
+  if(NOT sources OR (WEFT_ONLY_FOLDERS AND NOT folder IN_LIST WEFT_ONLY_FOLDERS))
     return()
   endif()
   if(WEFT_SANITIZE_FOLDERS AND NOT folder IN_LIST WEFT_SANITIZE_FOLDERS)

@@ -1,0 +1,10 @@
+# simdjson, from its source, with its portable implementation.
+if(NOT TARGET simdjson::simdjson)
+  set(simdjson ${WEFT_WASM_SOURCES}/simdjson)
+  add_library(weft_simdjson STATIC ${simdjson}/src/simdjson.cpp)
+  target_include_directories(weft_simdjson SYSTEM PUBLIC ${simdjson}/include PRIVATE ${simdjson}/src)
+  target_compile_definitions(weft_simdjson PUBLIC SIMDJSON_THREADS_ENABLED=0)
+  target_compile_options(weft_simdjson PRIVATE -w -O2)
+  add_library(simdjson::simdjson ALIAS weft_simdjson)
+endif()
+set(simdjson_FOUND TRUE)
