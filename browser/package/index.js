@@ -126,7 +126,8 @@ export class Weft {
 
   /** Makes the device that new tensors go to: "cpu", "webgpu", "webgpu:0", or "auto". */
   useDevice(device) {
-    if (device !== "cpu" && device !== "auto" && !canSuspend)
+    if (device === "auto" && !canSuspend) device = "cpu";
+    if (device !== "cpu" && !canSuspend)
       throw new WeftError("Device", `${device}: WebAssembly of this JavaScript engine cannot wait (JSPI); use the device cpu`);
     return this.module.wait((memory, call) => call("weft_set_default_device", memory.text(device)));
   }

@@ -96,4 +96,4 @@ at("chat").onsubmit = (event) => {
 };
 
 // For the console, and for tests.
-Object.assign(globalThis, { weft, train, open, ask });
+globalThis.page = { weft, train, open, ask };
