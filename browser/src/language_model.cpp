@@ -63,8 +63,8 @@ WEFT_EXPORT(weft_browser_model_release) weft_status weft_browser_model_release(s
 
 /// Begins the continuation of a text.
 WEFT_EXPORT(weft_browser_generate)
-weft_status
-    weft_browser_generate(std::uint64_t model, const char* prompt, const double* numbers, std::uint64_t* result) {
+weft_status weft_browser_generate(std::uint64_t model, const char* prompt, const double* numbers,
+                                  std::uint64_t* result) {
   return capi::guarded([&] {
     const llm::GenerateOptions options = options_of(numbers);
     *capi::required(result, "result") = begin(model_of(model).generate(capi::required(prompt, "prompt"), options));

@@ -29,8 +29,8 @@ TextTraining& training_of(std::uint64_t id) { return object_of<TextTraining, Kin
 /// A new run on the text in a file. `numbers`: steps, learning rate, batch, context, layers, heads, width, seed; a NaN keeps the
 /// preset's. It runs on the default device.
 WEFT_EXPORT(weft_browser_trainer_create)
-weft_status
-    weft_browser_trainer_create(const char* path, const char* preset, const double* numbers, std::uint64_t* result) {
+weft_status weft_browser_trainer_create(const char* path, const char* preset, const double* numbers,
+                                        std::uint64_t* result) {
   return capi::guarded([&] {
     capi::required(numbers, "numbers");
     train::TrainRequest request;
