@@ -110,8 +110,8 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   weights_ = load_weights(graph_, names, device_, options.progress,
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();
-  if (config.reads_images) {
-    image_reader_ = std::make_unique<ImageReader>(path, source, *text_->tokenizer, config.hidden, device_);
+  if (config().reads_images) {
+    image_reader_ = std::make_unique<ImageReader>(path, source, *text_->tokenizer, config().hidden, device_);
     weights_.bytes += image_reader_->bytes();
     shows_lists_ = text_->chat && !takes_texts(*text_->chat);
   }

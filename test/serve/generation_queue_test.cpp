@@ -39,7 +39,8 @@ TEST(GenerationQueue, HooksAreToldOfWaitsAndTexts) {
                                    .wait_least = 0}});
   const std::vector<std::int32_t> prompt = queue.model().encode("hello");
   const llm::GenerateOptions options{.max_tokens = 20, .sampling = {.temperature = 0}};
-  GenerationTicket first = queue.submit({{prompt, options}}), second = queue.submit({{prompt, options}});
+  GenerationTicket first = queue.submit({{llm::Prompt(prompt), options}}),
+                   second = queue.submit({{llm::Prompt(prompt), options}});
   wait_for_end(first);
   wait_for_end(second);
   const std::lock_guard lock(mutex);
@@ -67,7 +68,7 @@ TEST(GenerationQueue, ShortWaitsAreNotTold) {
   int waits = 0;
   GenerationQueue queue(llm::load(folder.path(), {.context = 256}),
                         {.hooks = {.on_queue_wait = [&](const QueueWait&) { ++waits; }, .wait_least = 1000}});
-  GenerationTicket ticket = queue.submit({{queue.model().encode("a"), {.max_tokens = 2}}});
+  GenerationTicket ticket = queue.submit({{llm::Prompt(queue.model().encode("a")), {.max_tokens = 2}}});
   wait_for_end(ticket);
   EXPECT_EQ(waits, 0);
 }
