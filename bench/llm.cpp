@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
   for (const text::TokenId end : engine->text().end_tokens)
     generate.sampling.logit_bias.emplace_back(end, -std::numeric_limits<float>::infinity());
   const auto generated = [&] {
-    llm::detail::Run run(engine, tokens, generate);
+    llm::detail::Run run(engine, llm::Prompt(tokens), generate);
     for (std::string piece; run.next(piece);) continue;
     return run.result().seconds;
   };
