@@ -87,6 +87,21 @@ void PythonExchange::Parts::forget_owner() {
   owner_.reset();
 }
 
+void PythonExchange::Parts::end_with(const std::shared_ptr<EndsWithExchange>& work) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(work_, [](const auto& each) { return each.expired(); });
+  work_.push_back(work);
+}
+void PythonExchange::Parts::end_work() {
+  std::vector<std::weak_ptr<EndsWithExchange>> work;
+  {
+    const std::lock_guard lock(mutex_);
+    work.swap(work_);
+  }
+  for (const auto& each : work)
+    if (const auto held = each.lock()) held->end();
+}
+
 std::shared_ptr<PythonExchange::Parts> PythonExchange::parts() const {
   const std::lock_guard lock(mutex_);
   if (!parts_) throw UsageError("the Exchange is closed");
@@ -95,14 +110,16 @@ std::shared_ptr<PythonExchange::Parts> PythonExchange::parts() const {
 
 void PythonExchange::close() {
   if (handlers_here > 0) throw UsageError("an operation cannot close an Exchange: closing waits for operations to end");
-  std::shared_future<void> ended;
+  std::shared_ptr<Parts> parts;
   {
     const std::lock_guard lock(mutex_);
-    if (!parts_) return;
-    ended = parts_->ended;
-    parts_.reset();
+    parts.swap(parts_);
   }
+  if (!parts) return;
   const nb::gil_scoped_release free;  // handlers need it to end
+  parts->end_work();
+  const std::shared_future<void> ended = parts->ended;
+  parts.reset();
   while (ended.wait_for(kSignalPause) != std::future_status::ready) check_signals();
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "callable.hpp"
 #include "weft/catalogue.hpp"
@@ -17,6 +18,13 @@ namespace weft::python {
 void set_operation_error(const operations::OperationError& error);
 /// What a function of Python threw, as an error of an operation. Needs the GIL.
 operations::OperationError operation_error(nb::python_error& error);
+
+/// Work that holds an exchange. Closing the exchange ends it first, without the GIL.
+class EndsWithExchange {
+ public:
+  virtual ~EndsWithExchange() = default;
+  virtual void end() = 0;
+};
 
 /// weft.operations.Exchange in Python.
 class PythonExchange {
@@ -35,10 +43,14 @@ class PythonExchange {
     operations::Identity owner();
     void forget_owner();
 
+    void end_with(const std::shared_ptr<EndsWithExchange>& work);
+    void end_work();
+
     std::shared_future<void> ended;
 
    private:
     std::mutex mutex_;
+    std::vector<std::weak_ptr<EndsWithExchange>> work_;
     std::optional<operations::Identity> owner_;
   };
 

@@ -25,35 +25,84 @@ nb::dict event_of(const workflow::NodeEvent& event) {
   return made;
 }
 
-// A run, and the exchange on which it runs.
-struct PythonRun {
-  std::shared_ptr<PythonExchange::Parts> exchange;
-  std::optional<workflow::Run> run;
-  std::optional<Value> result;
+// A run, which keeps its exchange until the exchange is closed. No function needs the GIL, and all wait without it: handlers need it.
+class HeldRun final : public EndsWithExchange {
+ public:
+  HeldRun(std::shared_ptr<PythonExchange::Parts> parts, workflow::Run started)
+      : exchange_(std::move(parts)), run_(std::move(started)) {}
 
-  PythonRun(std::shared_ptr<PythonExchange::Parts> parts, workflow::Run started)
-      : exchange(std::move(parts)), run(std::move(started)) {}
-  PythonRun(PythonRun&&) = default;
-  ~PythonRun() {
-    const nb::gil_scoped_release free;  // its end waits for handlers, which need the GIL
-    run.reset();
-    exchange.reset();
+  void end() override {
+    const std::lock_guard lock(mutex_);
+    if (!run_) return;
+    run_->abort();
+    try {
+      while (!result_) result_ = run_->get_until(op::Clock::now() + kSignalPause);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    status_ = run_->status();
+    graph_ = to_value(run_->graph());
+    run_.reset();
+    exchange_.reset();
+  }
+  /// Waits for a moment.
+  std::optional<Value> result() {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+    if (!result_) result_ = run_->get_until(op::Clock::now() + kSignalPause);
+    return result_;
+  }
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (run_) run_->abort();
+  }
+  workflow::Status status() {
+    const std::lock_guard lock(mutex_);
+    return run_ ? run_->status() : status_;
+  }
+  Value graph() {
+    const std::lock_guard lock(mutex_);
+    return run_ ? to_value(run_->graph()) : graph_;
   }
 
-  nb::object get() {
-    {
-      const nb::gil_scoped_release free;
-      while (!result) {
-        result = run->get_until(op::Clock::now() + kSignalPause);
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<PythonExchange::Parts> exchange_;
+  std::optional<workflow::Run> run_;  // destroyed before its exchange
+  std::optional<Value> result_;
+  std::exception_ptr error_;
+  workflow::Status status_ = workflow::Status::idle;
+  Value graph_;
+};
+
+struct PythonRun {
+  std::shared_ptr<HeldRun> held;
+
+  explicit PythonRun(std::shared_ptr<HeldRun> run) : held(std::move(run)) {}
+  PythonRun(PythonRun&&) = default;
+  ~PythonRun() {
+    const nb::gil_scoped_release free;
+    held.reset();
+  }
+  template <class F>
+  auto use(const F& function) const {
+    const nb::gil_scoped_release free;
+    return function(*held);
+  }
+
+  nb::object get() const {
+    return object_of(use([](HeldRun& run) {
+      std::optional<Value> result;
+      while (!(result = run.result())) {
         try {
           check_signals();
         } catch (...) {
-          run->abort();
+          run.abort();
           throw;
         }
       }
-    }
-    return object_of(*result);
+      return *result;
+    }));
   }
 };
 
@@ -111,13 +160,13 @@ workflow::RunOptions run_options(PythonExchange::Parts& parts, const nb::object&
 void bind_workflows(nb::module_& m) {
   nb::class_<PythonRun>(m, "_WorkflowRun")
       .def("result", &PythonRun::get)
-      .def("abort",
-           [](PythonRun& self) {
-             const nb::gil_scoped_release free;
-             self.run->abort();
+      .def("abort", [](const PythonRun& self) { self.use([](HeldRun& run) { run.abort(); }); })
+      .def("status",
+           [](const PythonRun& self) {
+             return std::string(name_of(self.use([](HeldRun& run) { return run.status(); })));
            })
-      .def("status", [](const PythonRun& self) { return std::string(name_of(self.run->status())); })
-      .def("graph", [](const PythonRun& self) { return object_of(to_value(self.run->graph())); });
+      .def("graph",
+           [](const PythonRun& self) { return object_of(self.use([](HeldRun& run) { return run.graph(); })); });
   m.def("_workflow_template", [](nb::object given) { return object_of(to_value(template_of(given))); });
   m.def("_workflow_check", [](nb::object given, PythonExchange& exchange, bool internal) {
     nb::list list;
@@ -138,7 +187,9 @@ void bind_workflows(nb::module_& m) {
         const workflow::RunOptions options = run_options(*parts, identity, timeout, threads, observer);
         const nb::gil_scoped_release free;
         workflow::Run run = workflow::start(*parts->exchange, made, std::move(value), options);
-        return PythonRun(parts, std::move(run));
+        const auto held = std::make_shared<HeldRun>(parts, std::move(run));
+        parts->end_with(held);
+        return PythonRun(held);
       },
       nb::arg("template"), nb::arg("exchange"), nb::arg("input").none(), nb::arg("identity").none(),
       nb::arg("timeout").none(), nb::arg("threads"), nb::arg("observer").none());

@@ -3,6 +3,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -92,6 +93,27 @@ class Workflows(unittest.TestCase):
         with self.assertRaises(OperationError) as caught:
             run.result()
         self.assertEqual(caught.exception.code, "ABORTED")
+
+    def test_closing_an_exchange_ends_its_runs(self):
+        exchange = Exchange()
+        done = workflow.start(exchange, SOFTMAX, {"x": weft.ones(2)})
+        self.assertEqual(done.result()["y"].tolist(), [0.5, 0.5])
+        begun = threading.Event()
+
+        @exchange.register("text.waits")
+        def waits(context: weft.operations.Context) -> int:
+            begun.set()
+            while not context.stopped:
+                time.sleep(0.01)
+            return 1
+
+        waiting = workflow.start(exchange, operation("text.waits", {}))
+        self.assertTrue(begun.wait(10))
+        exchange.close()  # although both runs are held
+        self.assertEqual(done.status, "completed")
+        self.assertEqual(waiting.status, "aborted")
+        self.assertRaises(OperationError, waiting.result)
+        self.assertTrue(waiting.graph["nodes"])
 
     def test_files_operations_and_call_graphs(self):
         with tempfile.TemporaryDirectory() as folder:

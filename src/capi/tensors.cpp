@@ -1,4 +1,6 @@
 // Tensors of the C interface: memory in and out, DLPack, Variables.
+#include <algorithm>
+
 #include "capi/guard.hpp"
 #include "io/dlpack.hpp"
 #include "weft/grad.hpp"
@@ -12,7 +14,7 @@ namespace {
 void check_bytes(std::size_t bytes, const Shape& shape, DType type) {
   std::size_t count = 1;
   for (const Extent extent : shape)
-    if (__builtin_mul_overflow(count, extent, &count) || count > SIZE_MAX / 8)
+    if (__builtin_mul_overflow(count, extent, &count) || count > std::min<std::uint64_t>(SIZE_MAX / 8, 1ull << 56))
       throw ShapeError(fmt::format("the shape {} has too many elements", shape.to_string()));
   const std::size_t needed = bytes_of(type, count);
   if (bytes != needed)

@@ -94,7 +94,7 @@ void add_evolution_operations(Registry& registry, const std::shared_ptr<Networks
        .input = schema(R"("a", "b")", R"("a": )" + name + R"(, "b": )" + name +
                                           R"(, "shift_above": {"type": "number", "default": 0.8})"),
        .output = schema_of(
-           R"({"type": "object", "required": ["overall", "layers", "shifts"], "properties": {"overall": {"type": "number"}, "layers": {"type": "array"}, "shifts": {"type": "array"}}})"),
+           R"({"type": "object", "required": ["overall", "layers", "shifts"], "properties": {"overall": {"type": "number"}, "layers": {"type": "array", "items": {"type": "object"}}, "shifts": {"type": "array", "items": {"type": "object"}}}})"),
        .access = access("a", "read", "grid:run")},
       [networks](Context& call) {
         const auto a = copy_of(call, *networks, "a"), b = copy_of(call, *networks, "b");
@@ -108,7 +108,7 @@ void add_evolution_operations(Registry& registry, const std::shared_ptr<Networks
        .input = schema(R"("network", "a", "b")", R"("network": )" + name + R"(, "a": )" + name + R"(, "b": )" + name +
                                                      R"(, "options": )" + kSpliceSchema),
        .output = schema_of(
-           R"({"type": "object", "required": ["spliced", "similar", "similarities"], "properties": {"spliced": {"type": "integer"}, "similar": {"type": "integer"}, "similarities": {"type": "array"}}})"),
+           R"({"type": "object", "required": ["spliced", "similar", "similarities"], "properties": {"spliced": {"type": "integer"}, "similar": {"type": "integer"}, "similarities": {"type": "array", "items": {"type": "object"}}}})"),
        .access = access("network", "create", "grid:create")},
       [networks](Context& call) {
         const std::string& made = call.input("network").string();

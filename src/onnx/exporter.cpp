@@ -176,6 +176,12 @@ class Exporter {
     std::string in_name = in(node, 0);
     using scalar::Reduction;
     const bool is_bool = x.type == DType::boolean;
+    // "Or" and "and" are extremes of numbers below, which over nothing would be those of the type.
+    if (is_bool && std::any_of(node.ints.begin(), node.ints.end(),
+                               [&](Extent axis) { return x.shape[static_cast<int>(axis)] == 0; })) {
+      const bool is_and = node.reduction == Reduction::prod || node.reduction == Reduction::min;
+      return record_.node("Expand", {record_.number(is_and, node.type), record_.integers(extents_of(node.shape))});
+    }
     if (is_bool) in_name = record_.cast(in_name, DType::i32);
     std::string y;
     if (node.reduction == Reduction::argmax || node.reduction == Reduction::argmin) {

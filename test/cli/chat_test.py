@@ -484,7 +484,7 @@ class GenerateTest(ModelTest):
         self.assertEqual(done.returncode, USAGE)
         self.assertIn("top_p is 7", done.stderr)
         done = weft("generate", self.model, "--device", "cpu", "--prompt", "w1", "--cache", "f8")
-        self.assertIn("--cache f8: give f32, f16 or q8", done.stderr)
+        self.assertIn("--cache \"f8\": give f32, f16 or q8", done.stderr)
 
     def test_damaged_models_name_the_file(self):
         broken = self.folder / "broken"

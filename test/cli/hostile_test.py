@@ -113,7 +113,7 @@ class HostileTest(unittest.TestCase):
                 self.refused(USAGE, option, "generate", self.model, option, value)
 
     def test_names_that_are_none(self):
-        self.refused(USAGE, "--cache f64: give f32, f16 or q8", "generate", self.model, "--prompt", "w1", "--cache", "f64")
+        self.refused(USAGE, "--cache \"f64\": give f32, f16 or q8", "generate", self.model, "--prompt", "w1", "--cache", "f64")
         for device in ("", "gpu", "webgpu:-1", "webgpu:x", "cpu:1", "webgpu:99999999999"):
             self.refused(USAGE, f'device "{device}"', "generate", self.model, "--prompt", "w1", "--device", device)
         self.refused(DEVICE, "webgpu:99", "generate", self.model, "--prompt", "w1", "--device", "webgpu:99")

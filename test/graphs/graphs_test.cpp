@@ -260,6 +260,10 @@ bool write_for_onnx(const Program& program, const std::string& path, std::map<st
     ++reasons["not finite, or rounding alone changes the results"];
     return false;
   }
+  if (program.reads_nan()) {
+    ++reasons["a step reads NaN"];
+    return false;
+  }
   try {
     onnx::save(path + ".onnx", [&](std::span<const Tensor>) { return program.make(DType::f32); }, {});
   } catch (const InternalError&) {

@@ -80,7 +80,7 @@ class Pass {
 
   Tensors outputs_;
   std::vector<Program::Output> facts_;
-  bool grows_rounding_ = false;
+  bool grows_rounding_ = false, reads_nan_ = false;
   std::vector<std::string> lines_;
 
  private:
@@ -224,7 +224,12 @@ class Pass {
                      runtime::numbers_of(made.results[1]), recipe_.type))
       grows_rounding_ = true;
     bool same = !made.rounds;
-    for (const Value& input : made.inputs) same = same && (!input.tensor.defined() || input.same_bits);
+    for (const Value& input : made.inputs) {
+      same = same && (!input.tensor.defined() || input.same_bits);
+      if (!settles_ || !input.tensor.defined() || !is_float(input.tensor.dtype())) continue;
+      const std::vector<double> numbers = runtime::numbers_of(input.tensor);
+      reads_nan_ = reads_nan_ || std::any_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); });
+    }
     std::string line = fmt::format("{:2} {}({})", number, step.row->name, made.attributes);
     for (const Value& input : made.inputs)
       line += input.tensor.defined()
@@ -500,6 +505,7 @@ Program::Program(Recipe recipe) : recipe_(std::move(recipe)) {
   settling.run();
   lines_ = settling.lines_;
   grows_rounding_ = settling.grows_rounding_;
+  reads_nan_ = settling.reads_nan_;
   std::vector<Output> forward_outputs = std::move(settling.facts_);
   Pass whole(recipe_, DType::f64, false, decisions_);
   whole.run();

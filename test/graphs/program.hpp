@@ -56,6 +56,8 @@ class Program {
   /// standardise numbers that are all equal: only the root of the row's epsilon (1e-5) is left of their deviation then, so a device
   /// that rounds their mean gives 316 times the rounding where the result is 0, and its gradient more.
   bool grows_rounding() const { return grows_rounding_; }
+  /// Whether an operand of a step holds NaN, which sorts and extremes of other runtimes do not order as PyTorch does.
+  bool reads_nan() const { return reads_nan_; }
   const Recipe& recipe() const { return recipe_; }
   /// A line for each step.
   std::string text() const;
@@ -65,7 +67,7 @@ class Program {
   std::vector<double> decisions_;
   std::vector<std::string> lines_;
   std::vector<Output> outputs_;
-  bool grows_rounding_ = false;
+  bool grows_rounding_ = false, reads_nan_ = false;
 };
 
 }  // namespace weft::test
