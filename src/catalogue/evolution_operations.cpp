@@ -36,7 +36,7 @@ void evolve_network(Context& call, Networks& networks) {
   networks.check_free(name);
   const auto ancestor = copy_of(call, networks, "ancestor");
   const train::Examples examples = examples_of(input);
-  const train::Loss loss = loss_named(input["loss"].string());
+  const train::Loss loss = train::loss_named(input["loss"].string());
   evolve::PopulationOptions options{.size = static_cast<std::size_t>(input["size"].integer()),
                                     .seed = input["seed"].unsigned_integer()};
   if (const Value* mutation = input.find("mutation")) options.mutation = evolve::mutation_options(*mutation);

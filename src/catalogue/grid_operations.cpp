@@ -75,7 +75,7 @@ Tensor run_network(const Value& input, grid::Network& network) {
 void train_network(Context& call, HeldNetwork& held) {
   const Value& input = call.input();
   grid::Network& network = held.network();
-  train::fit(network, loss_named(input["loss"].string()), held.optimizer(input["learning_rate"].number()),
+  train::fit(network, train::loss_named(input["loss"].string()), held.optimizer(input["learning_rate"].number()),
              examples_of(input),
              {.epochs = static_cast<int>(input["epochs"].integer()),
               .batch = input["batch"].integer(),

@@ -2,7 +2,6 @@
 
 #include "weft/dtype.hpp"
 #include "weft/grad.hpp"
-#include "weft/nn/losses.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::operations {
@@ -20,7 +19,7 @@ double HeldNetwork::step(const train::Examples& batch, const std::string& loss, 
   network_->train();
   Step& step = steps_[loss];
   if (!step)
-    step = compile([this, &adam, of = loss_named(loss)](const Tensor& x, const Tensor& y) {
+    step = compile([this, &adam, of = train::loss_named(loss)](const Tensor& x, const Tensor& y) {
       const Tensor value = of((*network_)(x), y);
       adam.step(grad(value, adam.parameters()));
       return value;
@@ -30,12 +29,6 @@ double HeldNetwork::step(const train::Examples& batch, const std::string& loss, 
 
 void HeldNetwork::reset_optimizer() {
   if (optimizer_) optimizer_->reset();
-}
-
-train::Loss loss_named(const std::string& name) {
-  if (name == "cross_entropy")
-    return [](const Tensor& output, const Tensor& y) { return nn::cross_entropy(output, y); };
-  return [](const Tensor& output, const Tensor& y) { return nn::mse(output, y); };
 }
 
 Tensor network_tensor(const Tensor& x) { return cast(x, is_integer(x.dtype()) ? DType::i32 : DType::f32); }

@@ -35,8 +35,6 @@ class HeldNetwork {
 
 using Networks = NamedResources<std::unique_ptr<HeldNetwork>>;
 
-/// "mse", or "cross_entropy" with classes as targets.
-train::Loss loss_named(const std::string& name);
 /// The form that networks take: f32, and ids in i32.
 Tensor network_tensor(const Tensor& x);
 train::Examples examples_of(const Value& input);

@@ -15,7 +15,6 @@
 #include "weft/evolve.hpp"
 #include "weft/grid.hpp"
 #include "weft/io.hpp"
-#include "weft/nn/losses.hpp"
 #include "weft/nn/table.hpp"
 #include "weft/ops.hpp"
 #include "weft/train/fit.hpp"
@@ -115,12 +114,6 @@ int run_network(const GridRequest& request) {
   return kOk;
 }
 
-train::Loss loss_named(const std::string& name) {
-  if (name == "cross_entropy")
-    return [](const Tensor& output, const Tensor& y) { return nn::cross_entropy(output, y); };
-  return [](const Tensor& output, const Tensor& y) { return nn::mse(output, y); };
-}
-
 train::Examples examples_of(const GridRequest& request) {
   const NamedTensors arrays = load_npz(request.data);
   return {array_of(arrays, request.input, request.data), array_of(arrays, request.target, request.data)};
@@ -143,7 +136,7 @@ int train_network(const GridRequest& request) {
   optim::Adam optimizer(*network, {.learning_rate = request.learning_rate});
   Console console(stdout);
   const StopOnInterrupt interrupt;
-  train::fit(*network, loss_named(request.loss), optimizer, examples,
+  train::fit(*network, train::loss_named(request.loss), optimizer, examples,
              {.epochs = request.epochs,
               .batch = request.batch,
               .seed = request.seed,
@@ -163,7 +156,7 @@ int evolve_network(const GridRequest& request) {
   manual_seed(static_cast<std::uint32_t>(request.seed));
   const auto ancestor = open_network(request);
   const train::Examples examples = examples_of(request);
-  const train::Loss loss = loss_named(request.loss);
+  const train::Loss loss = train::loss_named(request.loss);
   evolve::Population population(*ancestor, {.size = request.population, .seed = request.seed});
   Console console(stdout);
   const StopOnInterrupt interrupt;

@@ -174,6 +174,17 @@ void Files::finish(const Pending& pending) const {
 
 void Files::abandon(const Pending& pending) { ::unlinkat(pending.folder.number(), pending.temporary.c_str(), 0); }
 
+void Files::save(std::string_view path, const std::function<void(const std::filesystem::path&)>& write) const {
+  const Pending pending = begin(path);
+  try {
+    write(pending.path);
+  } catch (...) {
+    abandon(pending);
+    throw;
+  }
+  finish(pending);
+}
+
 void Files::write(std::string_view path, std::string_view bytes) const {
   const Pending pending = begin(path);
   {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,16 @@ struct Files {
   std::string read(std::string_view path) const;
   /// Replaces a file whole or not at all. Makes no folders. Errors: as `open`.
   void write(std::string_view path, std::string_view bytes) const;
+  /// The same for a file that `write` writes at the path that it is given, beside the target.
+  void save(std::string_view path, const std::function<void(const std::filesystem::path&)>& write) const;
+  /// Names in a folder, sorted; folders end with "/".
+  std::vector<std::string> list(std::string_view path) const;
+  bool exists(std::string_view path) const;
+  void remove(std::string_view path) const;
+
+  std::vector<std::filesystem::path> read_roots, write_roots;
+
+ private:
   /// A temporary file beside the target, which `finish` renames.
   struct Pending {
     Descriptor folder;
@@ -48,12 +59,6 @@ struct Files {
   Pending begin(std::string_view path) const;
   void finish(const Pending& pending) const;
   static void abandon(const Pending& pending);
-  /// Names in a folder, sorted; folders end with "/".
-  std::vector<std::string> list(std::string_view path) const;
-  bool exists(std::string_view path) const;
-  void remove(std::string_view path) const;
-
-  std::vector<std::filesystem::path> read_roots, write_roots;
 };
 
 /// The folders by their real paths. Errors: FileError for one that is not a folder.

@@ -76,21 +76,16 @@ Local save_tensors(Engine& engine, JSValueConst, Arguments arguments) {
     for (const std::string& key : engine.names(given))
       tensors.emplace(key, engine.tensor(engine.property(given, key.c_str()).get(), key));
   }
-  const Files::Pending pending = engine.files->begin(path);
-  try {
+  engine.files->save(path, [&](const std::filesystem::path& file) {
     if (suffix == ".npy")
-      save_npy(pending.path, one);
+      save_npy(file, one);
     else if (suffix == ".npz")
-      save_npz(pending.path, tensors);
+      save_npz(file, tensors);
     else if (suffix == ".safetensors")
-      save_safetensors(pending.path, tensors);
+      save_safetensors(file, tensors);
     else
       Engine::refuse("files.save", "the suffix is none of .npy, .npz, .safetensors");
-  } catch (...) {
-    Files::abandon(pending);
-    throw;
-  }
-  engine.files->finish(pending);
+  });
   return {};
 }
 

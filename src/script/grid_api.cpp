@@ -108,14 +108,9 @@ Local save_network(Engine& engine, JSValueConst, Arguments arguments) {
   Options options(engine, at(arguments, 2), "grid.save");
   const bool keep_master = options.boolean("keepMaster", false);
   options.finish();
-  const Files::Pending pending = engine.files->begin(engine.text(at(arguments, 1)));
-  try {
-    grid::save(*network, pending.path, {.keep_master = keep_master});
-  } catch (...) {
-    Files::abandon(pending);
-    throw;
-  }
-  engine.files->finish(pending);
+  engine.files->save(engine.text(at(arguments, 1)), [&](const std::filesystem::path& file) {
+    grid::save(*network, file, {.keep_master = keep_master});
+  });
   return {};
 }
 Local load_network(Engine& engine, JSValueConst, Arguments arguments) {

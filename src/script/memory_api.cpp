@@ -113,14 +113,8 @@ Local recall_store(Engine& engine, JSValueConst self, Arguments arguments) {
   return made;
 }
 Local save_store(Engine& engine, JSValueConst self, Arguments arguments) {
-  const Files::Pending pending = engine.files->begin(engine.text(at(arguments, 0)));
-  try {
-    store_of(engine, self).save(pending.path);
-  } catch (...) {
-    Files::abandon(pending);
-    throw;
-  }
-  engine.files->finish(pending);
+  engine.files->save(engine.text(at(arguments, 0)),
+                     [&](const std::filesystem::path& file) { store_of(engine, self).save(file); });
   return {};
 }
 

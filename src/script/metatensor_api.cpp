@@ -159,14 +159,7 @@ Local save_file(Engine& engine, JSValueConst, Arguments arguments) {
     for (std::uint32_t i = 0; i < count; ++i) writer.optional(engine.text(engine.element(optional.get(), i).get()));
   }
   each(metadata, [&](const std::string& key, const Local& value) { writer.metadata(key, engine.text(value.get())); });
-  const Files::Pending pending = engine.files->begin(engine.text(at(arguments, 0)));
-  try {
-    writer.save(pending.path);
-  } catch (...) {
-    Files::abandon(pending);
-    throw;
-  }
-  engine.files->finish(pending);
+  engine.files->save(engine.text(at(arguments, 0)), [&](const std::filesystem::path& file) { writer.save(file); });
   return {};
 }
 

@@ -205,14 +205,8 @@ Local summary(Engine& engine, JSValueConst self, Arguments) {
   return engine.string(nn::to_text(nn::table_of(*self_module(engine, self).module)));
 }
 Local save(Engine& engine, JSValueConst self, Arguments arguments) {
-  const Files::Pending pending = engine.files->begin(engine.text(at(arguments, 0)));
-  try {
-    self_module(engine, self).module->save(pending.path);
-  } catch (...) {
-    Files::abandon(pending);
-    throw;
-  }
-  engine.files->finish(pending);
+  engine.files->save(engine.text(at(arguments, 0)),
+                     [&](const std::filesystem::path& file) { self_module(engine, self).module->save(file); });
   return {};
 }
 Local load(Engine& engine, JSValueConst self, Arguments arguments) {

@@ -10,6 +10,7 @@
 #include "weft/compile.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
+#include "weft/nn/losses.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/indexing.hpp"
 
@@ -86,6 +87,13 @@ std::optional<double> History::seconds_to(double loss) const {
   for (const EpochReport& report : epochs)
     if (loss_to_judge(report) <= loss) return report.seconds;
   return std::nullopt;
+}
+
+Loss loss_named(std::string_view name) {
+  if (name == "mse") return [](const Tensor& output, const Tensor& y) { return nn::mse(output, y); };
+  if (name == "cross_entropy")
+    return [](const Tensor& output, const Tensor& y) { return nn::cross_entropy(output, y); };
+  throw UsageError(fmt::format("loss \"{}\": not mse or cross_entropy", name));
 }
 
 double mean_loss(nn::Module& module, const Forward& forward, const Loss& loss, const Examples& examples, Extent batch) {

@@ -148,5 +148,12 @@ TEST(Fit, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)History().final_loss(), UsageError);
 }
 
+TEST(Fit, LossesByName) {
+  const Tensor output = tensor({{1.0f, 2.0f}}), classes = tensor<std::int32_t>({1});
+  EXPECT_EQ(loss_named("mse")(output, zeros({1, 2})).item<float>(), 2.5f);
+  EXPECT_NEAR(loss_named("cross_entropy")(output, classes).item<float>(), 0.3132617f, 1e-6f);
+  EXPECT_THROW(loss_named("mae"), UsageError);
+}
+
 }  // namespace
 }  // namespace weft::train::fitting

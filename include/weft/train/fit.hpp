@@ -7,6 +7,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/nn/module.hpp"
@@ -55,6 +56,8 @@ struct History {
 
 using Forward = std::function<Tensor(const Tensor& x)>;
 using Loss = std::function<Tensor(const Tensor& output, const Tensor& y)>;
+/// "mse" (nn::mse), or "cross_entropy" (nn::cross_entropy) with classes as targets. Errors: UsageError for any other name.
+Loss loss_named(std::string_view name);
 
 /// Trains the optimiser's parameters. A step (batch, pass, gradients, update) is one compiled function; the data stay on their
 /// device. `module` is in training mode while it trains, and in evaluation mode for the validation; its mode is restored. The same
