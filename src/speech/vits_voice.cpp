@@ -13,7 +13,7 @@
 namespace weft::speech::detail {
 namespace {
 
-constexpr double kSecondsMax = 120;  // of a sentence; longer ones come of weights that are not whole
+constexpr double kSecondsMax = 120;  // of a sentence; longer ones come from damaged weights
 
 enum class Noise : std::uint32_t { durations, latents };
 
