@@ -14,7 +14,7 @@ __attribute__((import_module("weft"), import_name("trace"))) weft_status js_trac
     std::size_t results_max, std::size_t* results_count);
 }
 
-/// Null if there is no memory.
+/// Null if memory has run out.
 WEFT_EXPORT(weft_allocate) void* weft_allocate(std::size_t bytes) { return std::malloc(bytes); }
 WEFT_EXPORT(weft_free) void weft_free(void* memory) { std::free(memory); }
 

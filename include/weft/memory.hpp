@@ -45,7 +45,7 @@ struct SearchOptions {
 
 /// How many tokens a text takes.
 using TokenCount = std::function<std::size_t(std::string_view text)>;
-/// A quarter of the bytes, rounded up: an estimate where there is no tokenizer.
+/// A quarter of the bytes, rounded up: an estimate for texts without a tokenizer.
 std::size_t estimated_tokens(std::string_view text);
 
 struct RecallOptions {
@@ -73,7 +73,7 @@ class Store {
   /// Returns the id. Errors: UsageError for an id that is taken, texts that are not UTF-8, metadata that are not an object of JSON, or
   /// an embedding of another width, of zeros, or with numbers that are not finite.
   std::string add(Entry entry, std::span<const float> embedding);
-  /// False if there is no such entry.
+  /// False if the store does not hold the entry.
   bool remove(std::string_view id);
   /// Null if there is none.
   const Entry* find(std::string_view id) const;

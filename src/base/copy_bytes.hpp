@@ -5,8 +5,8 @@
 
 namespace weft {
 
-/// memcpy by the threads of this thread's session, where the range is long enough to gain from it: one core copies at a fraction
-/// of what the memory can.
+/// memcpy by the threads of this thread's session, where the range is long enough to gain from it: one core uses only a part
+/// of the memory's bandwidth.
 void copy_bytes(void* to, const void* from, std::size_t bytes);
 
 }  // namespace weft

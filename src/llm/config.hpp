@@ -33,7 +33,7 @@ struct RopeScaling {
 struct StateSpace {
   Extent inner = 0;                  // channels inside a layer; 0: no such layers
   Extent states = 0, kernel = 0;     // states of a channel; inputs that the convolution sees
-  Extent rank = 0;                   // Mamba: width of what the steps are projected from
+  Extent rank = 0;                   // Mamba: width of the vector that steps are projected from
   Extent heads = 0, groups = 0;      // Mamba-2: heads of channels, groups of heads that share b and c
   double dt_least = 0, dt_most = 0;  // bounds of the steps of Mamba-2; dt_most = 0: none
   std::vector<bool> layers;          // which layers; the others have attention

@@ -29,7 +29,7 @@ inline bool is_image_row(text::TokenId id) { return id < text::kNoToken; }
 class ImageStore {
  public:
   std::shared_ptr<ImageRows> put(vision::PreparedImage image, Extent rows, Extent width);
-  /// The image of a row; null if it is no longer kept.
+  /// The image of a row; null once it has been dropped.
   std::shared_ptr<ImageRows> find(text::TokenId row) const;
   std::size_t size() const;
 

@@ -58,7 +58,7 @@ Tensor with_steps(const Tensor& x, Extent steps) {
   return weft::concat(Tensors{x, zeros(rest, x.dtype(), x.device())}, 1);
 }
 
-/// The states after each of several chunks, [B, K, ...], from what each chunk adds and how much it keeps of what was before.
+/// The states after each of several chunks, [B, K, ...], from what each chunk adds and which part of the earlier state it keeps.
 Tensor carried(const Tensor& added, const Tensor& kept) {
   return linear_recurrence(weft::expand(kept, added.shape()), added, 1);
 }
@@ -136,7 +136,7 @@ StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor&
   const Tensor xs = chunked(x, {groups, each, width}, {0, 1, 3, 4, 2, 5});        // [B, K, G, R, Q, P]
   const Tensor bs = unsqueeze(chunked(b, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
   const Tensor cs = unsqueeze(chunked(c, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
-  const Tensor decay = cumsum(dts * reshape(a, {groups, each, 1}), -1);           // log of what is kept from the start
+  const Tensor decay = cumsum(dts * reshape(a, {groups, each, 1}), -1);  // log of the part that is kept from the start
   const Tensor moved = xs * unsqueeze(dts, -1);
 
   // Within a chunk: step i sees step j <= i through exp(decay_i - decay_j).
