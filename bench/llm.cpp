@@ -1,5 +1,6 @@
 // Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
-// dispatches of a token. MODEL is a file, a folder, or the name of a shape (qwen2-0.5b), which gets random weights.
+// dispatches of a token. MODEL is a file, a folder, or the name of a shape with random weights: in f16 (qwen2-0.5b) or in blocks
+// (qwen2-0.5b:Q4_K).
 // Usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
 // With no new tokens it ends after the first prompt: what a process needs to its first token, in time and in memory.
 #include <fmt/format.h>
@@ -43,7 +44,7 @@ int run(int argc, char** argv) {
   if (argc < 2)
     throw UsageError(fmt::format(
         "usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the "
-        "prompt]\nMODEL: a file, a folder, or a shape with random weights: {}",
+        "prompt]\nMODEL: a file, a folder, or a shape with random weights, as NAME or NAME:TYPE: {}",
         bench::random_model_names()));
   const Device device = parse_device(argc > 2 ? argv[2] : "auto");
   const auto prompt = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 512);

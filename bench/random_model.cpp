@@ -11,7 +11,10 @@
 #include "base/json.hpp"
 #include "base/philox.hpp"
 #include "base/threads.hpp"
+#include "io/quantise_model.hpp"
 #include "io/safetensors.hpp"
+#include "io/tensor_source.hpp"
+#include "llm/convert.hpp"
 #include "llm/families.hpp"
 
 namespace weft::bench {
@@ -32,6 +35,20 @@ constexpr ModelShape kShapes[] = {
                         "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536,
                         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 100000.0,
                         "tie_word_embeddings": true, "hidden_act": "silu"})"},
+    {"llama-3.2-1b", R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 16,
+                        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192,
+                        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+                        "tie_word_embeddings": true, "hidden_act": "silu"})"},
+    // 16 GB.
+    {"llama-3.1-8b", R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "num_hidden_layers": 32,
+                        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+                        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+                        "tie_word_embeddings": false, "hidden_act": "silu"})"},
+    // Four of its layers, and fewer words: 1.9 GB, and the same kernels.
+    {"llama-3.1-8b-4-layers", R"({"model_type": "llama", "vocab_size": 8000, "hidden_size": 4096, "num_hidden_layers": 4,
+                        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+                        "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+                        "tie_word_embeddings": false, "hidden_act": "silu"})"},
     // Of no known model: an eighth of Mixtral's width and its share of experts.
     {"mixtral-8x40m", R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 6,
                          "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,
@@ -44,7 +61,11 @@ constexpr ModelShape kShapes[] = {
                             "num_local_experts": 8, "num_experts_per_tok": 2, "hidden_act": "silu"})"},
 };
 
+/// The part of NAME or NAME:TYPE before the colon.
+std::string_view shape_name(std::string_view name) { return name.substr(0, name.find(':')); }
+
 const ModelShape* find_shape(std::string_view name) {
+  name = shape_name(name);
   const auto* found =
       std::find_if(std::begin(kShapes), std::end(kShapes), [&](const ModelShape& shape) { return shape.name == name; });
   return found == std::end(kShapes) ? nullptr : found;
@@ -83,6 +104,17 @@ std::string tokenizer_of(Extent vocabulary) {
       .dump();
 }
 
+/// The model of a folder as a GGUF file beside it, all its matrices in `type`.
+fs::path quantised(const fs::path& folder, std::string_view type) {
+  const fs::path file = fs::path(folder).concat(fmt::format("-{}.gguf", type)),
+                 halves = fs::path(folder).concat("-F16.gguf");
+  if (fs::exists(file)) return file;
+  if (!fs::exists(halves)) llm::convert_to_gguf(io::TensorSource::open(folder), halves);
+  if (file != halves)
+    io::quantise_model(io::TensorSource::open(halves), file, {.type = std::string(type), .pure = true});
+  return file;
+}
+
 }  // namespace
 
 std::string random_model_names() {
@@ -94,6 +126,8 @@ std::string random_model_names() {
 bool is_random_model(std::string_view name) { return find_shape(name) != nullptr; }
 
 fs::path random_model(std::string_view name) {
+  if (shape_name(name) != name)
+    return quantised(random_model(shape_name(name)), name.substr(shape_name(name).size() + 1));
   const ModelShape& shape = *find_shape(name);
   const fs::path folder = fs::temp_directory_path() / "weft-bench" / shape.name, done = folder / "config.json";
   if (fs::exists(done)) return folder;

@@ -11,8 +11,9 @@ namespace weft::bench {
 std::string random_model_names();
 bool is_random_model(std::string_view name);
 
-/// A Hugging Face folder with such a model in f16, the same on every machine. It is written to the temporary folder, and
-/// used again if it is there. FileError if there is no room.
+/// A Hugging Face folder with such a model in f16, the same on every machine; for NAME:TYPE, a GGUF file whose matrices are all of
+/// that type. It is written to the temporary folder, and used again if it is there. FileError if there is no room; UsageError for
+/// a type that there is not.
 std::filesystem::path random_model(std::string_view name);
 
 }  // namespace weft::bench
