@@ -45,7 +45,8 @@ constexpr ModelShape kShapes[] = {
                         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
                         "tie_word_embeddings": false, "hidden_act": "silu"})"},
     // Four of its layers, and fewer words: 1.9 GB, and the same kernels.
-    {"llama-3.1-8b-4-layers", R"({"model_type": "llama", "vocab_size": 8000, "hidden_size": 4096, "num_hidden_layers": 4,
+    {"llama-3.1-8b-4-layers",
+     R"({"model_type": "llama", "vocab_size": 8000, "hidden_size": 4096, "num_hidden_layers": 4,
                         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
                         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
                         "tie_word_embeddings": false, "hidden_act": "silu"})"},

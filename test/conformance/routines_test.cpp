@@ -110,6 +110,41 @@ TEST_F(Routines, PackedProductsWithEpiloguesAndChosenRows) {
     }
 }
 
+// GPUs may round rows to 16 bits, and CPUs to 8.
+TEST_F(Routines, PackedProductsOfRoundedRows) {
+  struct Case {
+    BlockType type;
+    Extent m, n, k;
+    bool computed;
+  };
+  for (const Case& c : {Case{BlockType::q8_0, 1, 8200, 256, false}, Case{BlockType::q4_0, 1, 2048, 1056, false},
+                        Case{BlockType::q4_k, 1, 4096, 512, true}, Case{BlockType::q6_k, 1, 2048, 1024, false},
+                        Case{BlockType::q5_1, 3, 2048, 1024, false}, Case{BlockType::q5_k, 1, 8200, 256, true}}) {
+    SCOPED_TRACE(fmt::format("{} rows of {}", c.m, name_of(c.type)));
+    auto x = noise(c.m * c.k);
+    std::fill(x.begin() + 32, x.begin() + 64, 0.0);
+    std::fill(x.begin() + 64, x.begin() + 96, 1e-36);
+    x[97] = 4;
+    const auto w = noise(c.n * c.k), scale = noise(c.k);
+    const auto product = [&](Side& side) {
+      Tensor rows = side.arguments.make({c.m, c.k}, x);
+      if (c.computed)
+        rows = rows * elementwise("rsqrt", {mean(rows * rows, {1}, {.keepdims = true}) + 1e-5}) *
+               side.arguments.make({c.k}, scale);
+      return std::vector<Tensor>{packed_linear(rows, weights(side, c.type, c.n, c.k, w))};
+    };
+    expect_same(product, is_cpu() ? 0.05 : 4e-4);
+    if (c.computed) continue;
+    for (const double bad : {std::nan(""), double{INFINITY}}) {
+      x[200] = bad;
+      Side side;
+      side.is_device = true;
+      const std::vector<Tensor> results = product(side);
+      EXPECT_FALSE(std::isfinite(run(results, side.arguments)[0][5])) << bad;
+    }
+  }
+}
+
 TEST_F(Routines, PackedProductsOfRowsThatAreComputedAsTheyAreRead) {
   const Extent m = 2, n = 24, k = 64;
   const auto x = noise(m * k), w = noise(n * k), scale = noise(k);

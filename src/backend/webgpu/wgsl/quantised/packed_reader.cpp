@@ -28,15 +28,22 @@ std::vector<int> PackedReader::bindings() const {
 }
 
 void PackedReader::declare(ShaderPieces& shader) const {
+  if (has_integers()) {
+    std::string word = "(q: vec4u, high: vec2u, c: u32) -> u32 {\n";
+    if (form_.values == QuantValues::nibble) {
+      word += "  var four = (q[c >> 1u] >> ((c & 1u) << 2u)) & 0x0F0F0F0Fu;\n";
+      if (form_.planes == 1) word += "  four |= ((high.x >> c) & 0x01010101u) << 4u;\n";
+      if (form_.planes == 2) word += "  four |= ((high[c >> 2u] >> ((c & 3u) << 1u)) & 0x03030303u) << 4u;\n";
+      word += "  return four;\n";
+    } else {
+      word += "  return q[c];\n";
+    }
+    shader.functions.push_back({"word" + mark_, word + "}\n"});
+  }
   std::string text = "(q: vec4u, high: vec2u, c: u32) -> vec4f {\n";
   switch (form_.values) {
-    case QuantValues::nibble:
-      text += "  var four = (q[c >> 1u] >> ((c & 1u) << 2u)) & 0x0F0F0F0Fu;\n";
-      if (form_.planes == 1) text += "  four |= ((high.x >> c) & 0x01010101u) << 4u;\n";
-      if (form_.planes == 2) text += "  four |= ((high[c >> 2u] >> ((c & 3u) << 1u)) & 0x03030303u) << 4u;\n";
-      text += "  return vec4f(unpack4xU8(four));\n";
-      break;
-    case QuantValues::byte: text += "  return vec4f(unpack4xI8(q[c]));\n"; break;
+    case QuantValues::nibble: text += fmt::format("  return vec4f(unpack4xU8($word{}(q, high, c)));\n", mark_); break;
+    case QuantValues::byte: text += fmt::format("  return vec4f(unpack4xI8($word{}(q, high, c)));\n", mark_); break;
     case QuantValues::f16:
       text += "  return vec4f(unpack2x16float(q[2u * c]), unpack2x16float(q[2u * c + 1u]));\n";
       break;

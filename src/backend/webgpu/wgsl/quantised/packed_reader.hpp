@@ -21,6 +21,8 @@ class PackedReader {
   int elements() const { return 4 * chunks(); }
   bool has_scales() const { return form_.scales != QuantScales::none; }
   bool has_offset() const { return form_.has_minimum || form_.zero != 0; }
+  /// Whether values are integers of at most eight bits, which `word` gives.
+  bool has_integers() const { return form_.values == QuantValues::nibble || form_.values == QuantValues::byte; }
   /// Chunks that share a scale.
   int chunks_together() const { return std::min(chunks(), form_.group / 4); }
 
@@ -30,8 +32,8 @@ class PackedReader {
   /// The bindings that it reads.
   std::vector<int> bindings() const;
 
-  /// Declares the functions `chunk`, which gives the integers or values of a chunk, and `scale_at`, which gives their factor
-  /// and the number to add.
+  /// Declares the functions `chunk`, which gives the integers or values of a chunk, `word`, which gives integers as signed bytes
+  /// of a word, and `scale_at`, which gives their factor and the number to add.
   void declare(ShaderPieces& shader) const;
 
   /// Statements that define `q` and `high` (with a suffix) of a unit of a row.

@@ -7,14 +7,18 @@
 
 namespace weft::webgpu {
 
-void RowsWriter::write_sums(const std::vector<Weights>& weights) {
-  for (const Weights& each : weights)
-    each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", each.sum, r, i)); });
+void RowsWriter::write_row_sums_start() {
   for (int i = 0; i < rows_; ++i)
     for (int r = 0; r < sums_; ++r) {
       line(fmt::format("var row{}_{} = vec4f();", i, r));
       line(fmt::format("var whole{}_{} = 0f;", i, r));
     }
+}
+
+void RowsWriter::write_sums(const std::vector<Weights>& weights) {
+  for (const Weights& each : weights)
+    each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", each.sum, r, i)); });
+  if (!is_staged_) write_row_sums_start();
   if (is_phase_) {
     write_sums_of_phase(weights);
     return;
@@ -24,13 +28,13 @@ void RowsWriter::write_sums(const std::vector<Weights>& weights) {
     line("{");
     line("  let unit = lane;");
   } else {
-    if (stages()) write_staging(*weights[0].reader);
+    if (stages() && !is_staged_) write_staging(*weights[0].reader);
     line(fmt::format("for (var unit = lane; unit < {}; unit += {}u) {{",
                      kernel_.chosen ? "units" : fmt::format("{}u", units_), lanes_ * ahead_));
   }
   // All reads come before the first sum, so that a thread waits for them once.
   for (int turn = 0; turn < ahead_; ++turn) write_reads(weights, turn);
-  if (once && stages()) write_staging(*weights[0].reader);
+  if (once && stages() && !is_staged_) write_staging(*weights[0].reader);
   for (int turn = 0; turn < ahead_; ++turn) {
     const bool guarded = turn > 0 || once;
     line(guarded ? fmt::format("  if (unit{} < {}u) {{", turn, units_) : "  {");
@@ -70,6 +74,7 @@ void RowsWriter::write_reads(const std::vector<Weights>& weights, int turn) {
 }
 
 void RowsWriter::write_turn(const std::vector<Weights>& weights, int turn) {
+  if (integers_) return write_integer_turn(weights, turn);
   const PackedReader& reader = *weights[0].reader;  // the other has the same form
   const int together = reader.chunks_together();
   const bool several = together < reader.chunks(), scaled = reader.has_scales();

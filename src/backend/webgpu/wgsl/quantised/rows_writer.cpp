@@ -63,16 +63,31 @@ void RowsWriter::render(Rendered& rendered) {
   sums_ = computed ? computed->sums() : 0;
   shader.functions.push_back(finish_function(epilogue, writer, helpers));
   if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
-  const Extent groups_n = divide_up(kernel_.n, teams() * columns_), groups_m = divide_up(kernel_.m, rows_);
+  choose_staging(reader);
+  // A workgroup that has staged integers goes on with them: rounding costs more than a tile.
+  const Extent tiles = divide_up(kernel_.n, teams() * columns_), groups_m = divide_up(kernel_.m, rows_);
+  const bool strides = integers_ && !extras_.tail && groups_m == 1 && lanes_ <= lanes_of(target_) &&
+                       kernel_.n >= kManyColumns && target_.unroll;
+  const Extent groups_n =
+      strides ? divide_up(tiles, divide_up(tiles, kGroupsOfUnit * Extent{target_.profile.compute_units})) : tiles;
   const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
   line(fmt::format("let lane = {};", modulo("thread", lanes_)));
   line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
-  line(fmt::format("let tile = {};", modulo("group", groups_n)));
+  if (strides) {
+    write_row_sums_start();
+    write_staging(reader);
+    is_staged_ = true;
+    line(fmt::format("for (var tile = group; tile < {}u; tile += {}u) {{", tiles, groups_n));
+  } else {
+    line(fmt::format("let tile = {};", modulo("group", groups_n)));
+  }
   line(fmt::format("let j0 = {};", column_of(divided("thread", lanes_))));
   if (kernel_.chosen) write_units(reader);
-  choose_staging(reader);
   if (stages()) {
-    shader.share("staged", "vec4f", rows_ * staged_fours_);
+    if (integers_)
+      share_integers(reader, shader);
+    else
+      shader.share("staged", "vec4f", rows_ * staged_fours_);
     if (sums_ > 0) shader.share("sums", "f32", rows_ * sums_ * threads_ / lanes_of(target_));
   }
   constexpr int kTurnsMax = 10;
@@ -97,6 +112,7 @@ void RowsWriter::render(Rendered& rendered) {
   write_joined(joined);
   if (computed) write_factors();
   write_results();
+  if (strides) line("}");
   std::string name = before ? before->name + " + " + kernel_.name : kernel_.name;
   if (extras_.tail) {
     write_tail(tail, tail_writes, bindings, shader);
@@ -217,6 +233,11 @@ void RowsWriter::choose_staging(const PackedReader& reader) {
   constexpr Extent kBytesMax = 24576;
   const Extent fours = reader.units() * reader.chunks();
   const Extent bytes = rows_ * fours * 16;
+  integers_ = suits_integers(reader);
+  if (integers_) {
+    staged_fours_ = fours;
+    return;
+  }
   // Software adapters would take long to compile the text of several rows.
   if (!kernel_.chosen && (target_.subgroup_size >= 2 || !kernel_.rows) && (target_.unroll || rows_ == 1) &&
       bytes <= std::min<Extent>(kBytesMax, target_.limits.workgroup_bytes / 2))
@@ -224,6 +245,11 @@ void RowsWriter::choose_staging(const PackedReader& reader) {
 }
 
 void RowsWriter::write_staging(const PackedReader& reader) {
+  if (integers_) {
+    write_staged_integers(reader);
+    write_row_sums();
+    return;
+  }
   const auto place = [&](int i, const std::string& at) {
     return fmt::format("$staged[{}u + {} * {}u + {}]", i * staged_fours_, modulo(at, reader.chunks()), reader.units(),
                        divided(at, reader.chunks()));
@@ -237,7 +263,11 @@ void RowsWriter::write_staging(const PackedReader& reader) {
     line(fmt::format("  {} = $activations(i0 + {}u, at * 4u{});", place(i, "at"), i, row_sums(i, "&row")));
     line("}");
   }
-  // Subgroups join the sums over a row here: every one of them reads all of it.
+  write_row_sums();
+}
+
+// Every subgroup reads all sums of subgroups.
+void RowsWriter::write_row_sums() {
   const int size = lanes_of(target_), subgroups = threads_ / size;
   const auto each_row_sum = [&](auto work) {
     for (int i = 0; i < rows_; ++i)

@@ -16,6 +16,7 @@
 namespace weft::webgpu {
 
 inline constexpr Extent kManyColumns = 8192;  // of the result, from which on products keep the whole memory busy
+inline constexpr Extent kGroupsOfUnit = 8;    // workgroups of a compute unit that share more tiles than these
 inline constexpr Extent kFewRows = 8;         // of A, up to which weights are multiplied while they are read
 
 /// What a product of few rows does beside its own work.
@@ -45,6 +46,12 @@ class RowsWriter {
  private:
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
+  /// The sums of a product: `s` of the kernel, `u` of the one before.
+  struct Weights {
+    const PackedReader* reader;
+    const char *sum, *mark;
+  };
+
   template <class Each>
   void each_sum(Each each) const {
     for (int r = 0; r < columns_; ++r)
@@ -69,15 +76,21 @@ class RowsWriter {
   void choose_staging(const PackedReader& reader);
   void write_staging(const PackedReader& reader);
   void write_staged_row(int i, FunctionRef<std::string(int, const std::string&)> place);
+  /// The sums over rows of A, as yet without terms.
+  void write_row_sums_start();
+  /// Joins what threads have added up over rows of A, and waits for the staged rows.
+  void write_row_sums();
+
+  // --- Rows of A as integers (rows_integers.cpp) ---
+
+  bool suits_integers(const PackedReader& reader) const;
+  void share_integers(const PackedReader& reader, ShaderPieces& shader) const;
+  void write_staged_integers(const PackedReader& reader);
+  void write_integer_turn(const std::vector<Weights>& weights, int turn);
 
   /// Turns of all lanes over a row of W.
   int turns_of_phase() const { return static_cast<int>((units_ + lanes_ - 1) / lanes_); }
 
-  /// The sums of all products: `s` of the kernel, `u` of the one before.
-  struct Weights {
-    const PackedReader* reader;
-    const char *sum, *mark;
-  };
   void write_sums(const std::vector<Weights>& weights);
   void write_sums_of_phase(const std::vector<Weights>& weights);
   void write_reads(const std::vector<Weights>& weights, int turn);
@@ -125,7 +138,9 @@ class RowsWriter {
   Extent units_ = 0;                         // of a row of W
   Extent staged_fours_ = 0;                  // groups of four elements of a row of A in workgroup memory
   bool by_fours_ = false;
-  bool is_phase_ = false;  // of a resident dispatch: W is read before the results of earlier phases
+  bool integers_ = false;   // rows of A are staged as integers
+  bool is_staged_ = false;  // before the first tile
+  bool is_phase_ = false;   // of a resident dispatch: W is read before the results of earlier phases
   std::string text_;
 };
 
