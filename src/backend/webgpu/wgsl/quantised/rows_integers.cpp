@@ -19,7 +19,7 @@ bool RowsWriter::suits_integers(const PackedReader& reader) const {
   return target_.tested.integer_dots && reader.has_integers() && reader.has_scales() && !kernel_.exact &&
          !(extras_.before && extras_.before->exact) && !kernel_.chosen && kernel_.k % kQuantBlock == 0 &&
          target_.subgroup_size >= 2 && (target_.unroll || rows_ == 1) && kernel_.n * kernel_.k >= kElementsMin &&
-         bytes <= std::min<Extent>(32768, target_.limits.workgroup_bytes * 3 / 4);
+         bytes <= target_.limits.workgroup_bytes * 3 / 4;
 }
 
 // Vector h of plane p (0: upper bytes) of a unit of row i is $staged[((i * 2 + p) * vectors + h) * units + unit]: neighbours read

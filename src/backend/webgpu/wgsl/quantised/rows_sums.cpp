@@ -18,7 +18,6 @@ void RowsWriter::write_row_sums_start() {
 void RowsWriter::write_sums(const std::vector<Weights>& weights) {
   for (const Weights& each : weights)
     each_sum([&](int r, int i) { line(fmt::format("var {}{}_{} = 0f;", each.sum, r, i)); });
-  if (!is_staged_) write_row_sums_start();
   if (is_phase_) {
     write_sums_of_phase(weights);
     return;
@@ -28,13 +27,13 @@ void RowsWriter::write_sums(const std::vector<Weights>& weights) {
     line("{");
     line("  let unit = lane;");
   } else {
-    if (stages() && !is_staged_) write_staging(*weights[0].reader);
+    if (stages()) write_staging(*weights[0].reader);
     line(fmt::format("for (var unit = lane; unit < {}; unit += {}u) {{",
                      kernel_.chosen ? "units" : fmt::format("{}u", units_), lanes_ * ahead_));
   }
   // All reads come before the first sum, so that a thread waits for them once.
   for (int turn = 0; turn < ahead_; ++turn) write_reads(weights, turn);
-  if (once && stages() && !is_staged_) write_staging(*weights[0].reader);
+  if (once && stages()) write_staging(*weights[0].reader);
   for (int turn = 0; turn < ahead_; ++turn) {
     const bool guarded = turn > 0 || once;
     line(guarded ? fmt::format("  if (unit{} < {}u) {{", turn, units_) : "  {");
@@ -51,7 +50,6 @@ void RowsWriter::write_sums_of_phase(const std::vector<Weights>& weights) {
   const int ahead = std::max(1, kReadsMax / (columns_ * static_cast<int>(weights.size())));
   line("let unit = lane;");
   for (int turn = 0; turn < std::min(ahead, turns); ++turn) write_reads(weights, turn);
-  line(std::string(kMeetingMark));
   write_staging(*weights[0].reader);
   for (int turn = 0; turn < turns; ++turn) {
     if (turn + ahead < turns) write_reads(weights, turn + ahead);

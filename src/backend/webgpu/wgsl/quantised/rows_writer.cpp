@@ -64,23 +64,19 @@ void RowsWriter::render(Rendered& rendered) {
   shader.functions.push_back(finish_function(epilogue, writer, helpers));
   if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
   choose_staging(reader);
+  constexpr int kTurnsMax = 10;
+  is_phase_ = target_.joins_phases() && kernel_.n < kManyColumns && stages() && turns_of_phase() <= kTurnsMax;
   // A workgroup that has staged integers goes on with them: rounding costs more than a tile.
   const Extent tiles = divide_up(kernel_.n, teams() * columns_), groups_m = divide_up(kernel_.m, rows_);
-  const bool strides = integers_ && !extras_.tail && groups_m == 1 && lanes_ <= lanes_of(target_) &&
-                       kernel_.n >= kManyColumns && target_.unroll;
-  const Extent groups_n =
-      strides ? divide_up(tiles, divide_up(tiles, kGroupsOfUnit * Extent{target_.profile.compute_units})) : tiles;
+  const Extent groups_max = kThreadsOfUnit / threads_ * Extent{target_.profile.compute_units};
+  strides_ = integers_ && groups_m == 1 && lanes_ <= lanes_of(target_) && tiles > groups_max && target_.unroll;
+  const Extent groups_n = strides_ ? divide_up(tiles, divide_up(tiles, groups_max)) : tiles;
   const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
   line(fmt::format("let lane = {};", modulo("thread", lanes_)));
   line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
-  if (strides) {
-    write_row_sums_start();
-    write_staging(reader);
-    is_staged_ = true;
-    line(fmt::format("for (var tile = group; tile < {}u; tile += {}u) {{", tiles, groups_n));
-  } else {
-    line(fmt::format("let tile = {};", modulo("group", groups_n)));
-  }
+  write_row_sums_start();
+  line(strides_ ? fmt::format("for (var tile = group; tile < {}u; tile += {}u) {{", tiles, groups_n)
+                : fmt::format("let tile = {};", modulo("group", groups_n)));
   line(fmt::format("let j0 = {};", column_of(divided("thread", lanes_))));
   if (kernel_.chosen) write_units(reader);
   if (stages()) {
@@ -90,8 +86,6 @@ void RowsWriter::render(Rendered& rendered) {
       shader.share("staged", "vec4f", rows_ * staged_fours_);
     if (sums_ > 0) shader.share("sums", "f32", rows_ * sums_ * threads_ / lanes_of(target_));
   }
-  constexpr int kTurnsMax = 10;
-  is_phase_ = target_.joins_phases() && kernel_.n < kManyColumns && stages() && turns_of_phase() <= kTurnsMax;
   if (is_phase_) {
     shader.early = reader.bindings();
     if (before) std::ranges::copy(reader_before->bindings(), std::back_inserter(shader.early));
@@ -112,12 +106,15 @@ void RowsWriter::render(Rendered& rendered) {
   write_joined(joined);
   if (computed) write_factors();
   write_results();
-  if (strides) line("}");
   std::string name = before ? before->name + " + " + kernel_.name : kernel_.name;
   if (extras_.tail) {
     write_tail(tail, tail_writes, bindings, shader);
     for (const RowsTail::Loop& each : extras_.tail->loops()) name += " + " + each.loop.name;
     for (const RowsTail::Write& each : extras_.tail->writes()) name += " + " + each.write.name;
+  }
+  if (strides_) {
+    if (extras_.tail) line("workgroupBarrier();");  // before the next tile's results take the slots
+    line("}");
   }
   shader.helpers = std::move(helpers);
   shader.body = std::move(text_);
@@ -245,11 +242,17 @@ void RowsWriter::choose_staging(const PackedReader& reader) {
 }
 
 void RowsWriter::write_staging(const PackedReader& reader) {
-  if (integers_) {
+  if (strides_) line("if (tile == group) {");
+  if (is_phase_) line(std::string(kMeetingMark));
+  if (integers_)
     write_staged_integers(reader);
-    write_row_sums();
-    return;
-  }
+  else
+    write_staged_floats(reader);
+  write_row_sums();
+  if (strides_) line("}");
+}
+
+void RowsWriter::write_staged_floats(const PackedReader& reader) {
   const auto place = [&](int i, const std::string& at) {
     return fmt::format("$staged[{}u + {} * {}u + {}]", i * staged_fours_, modulo(at, reader.chunks()), reader.units(),
                        divided(at, reader.chunks()));
@@ -263,7 +266,6 @@ void RowsWriter::write_staging(const PackedReader& reader) {
     line(fmt::format("  {} = $activations(i0 + {}u, at * 4u{});", place(i, "at"), i, row_sums(i, "&row")));
     line("}");
   }
-  write_row_sums();
 }
 
 // Every subgroup reads all sums of subgroups.

@@ -15,9 +15,9 @@
 
 namespace weft::webgpu {
 
-inline constexpr Extent kManyColumns = 8192;  // of the result, from which on products keep the whole memory busy
-inline constexpr Extent kGroupsOfUnit = 8;    // workgroups of a compute unit that share more tiles than these
-inline constexpr Extent kFewRows = 8;         // of A, up to which weights are multiplied while they are read
+inline constexpr Extent kManyColumns = 8192;    // of the result, from which on products keep the whole memory busy
+inline constexpr Extent kThreadsOfUnit = 1024;  // of a compute unit; they share the tiles
+inline constexpr Extent kFewRows = 8;           // of A, up to which weights are multiplied while they are read
 
 /// What a product of few rows does beside its own work.
 struct RowsExtras {
@@ -75,6 +75,7 @@ class RowsWriter {
   bool stages() const { return staged_fours_ > 0; }
   void choose_staging(const PackedReader& reader);
   void write_staging(const PackedReader& reader);
+  void write_staged_floats(const PackedReader& reader);
   void write_staged_row(int i, FunctionRef<std::string(int, const std::string&)> place);
   /// The sums over rows of A, as yet without terms.
   void write_row_sums_start();
@@ -138,9 +139,9 @@ class RowsWriter {
   Extent units_ = 0;                         // of a row of W
   Extent staged_fours_ = 0;                  // groups of four elements of a row of A in workgroup memory
   bool by_fours_ = false;
-  bool integers_ = false;   // rows of A are staged as integers
-  bool is_staged_ = false;  // before the first tile
-  bool is_phase_ = false;   // of a resident dispatch: W is read before the results of earlier phases
+  bool integers_ = false;  // rows of A are staged as integers
+  bool strides_ = false;   // a workgroup has several tiles, and stages A for the first
+  bool is_phase_ = false;  // of a resident dispatch: W is read before the results of earlier phases
   std::string text_;
 };
 
