@@ -19,6 +19,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # `a | b ? c : d` with vectors is meant as it is read, and GCC has warnings that Clang does not know.
   target_compile_options(weft_flags INTERFACE -Wno-bitwise-conditional-parentheses -Wno-unknown-warning-option)
 endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # As on x86-64, a plain char is signed, and a product is rounded before it is added, unless a kernel asks for a fused one.
+  target_compile_options(weft_flags INTERFACE -fsigned-char -ffp-contract=off)
+endif()
 if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
   target_link_options(weft_flags INTERFACE LINKER:-z,relro LINKER:-z,now)  # what is imported cannot be overwritten
 endif()

@@ -1,5 +1,5 @@
 # weft/elementwise.hpp and weft/in_place.hpp are written from the op table by a program that links it; folders that come later include it.
-if(CMAKE_CROSSCOMPILING)  # the program cannot run here, so the header comes from a native build
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)  # the program cannot run here, so the header comes from a native build
   add_custom_target(weft_elementwise_header)
   target_include_directories(weft_ops PUBLIC ${WEFT_NATIVE_BUILD}/generated)
   return()

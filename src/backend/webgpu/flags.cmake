@@ -4,7 +4,8 @@ option(WEFT_WEBGPU "Build the WebGPU backend (needs webgpu.h: script/setup fetch
 set(weft_webgpu_cache ${PROJECT_SOURCE_DIR}/.cache/webgpu)
 unset(WEFT_WEBGPU_HEADER CACHE)
 if(WEFT_WEBGPU)
-  find_path(WEFT_WEBGPU_HEADER webgpu.h HINTS ${WEFT_WEBGPU_HEADER_DIR} ${weft_webgpu_cache}/include PATH_SUFFIXES webgpu)
+  find_path(WEFT_WEBGPU_HEADER webgpu.h HINTS ${WEFT_WEBGPU_HEADER_DIR} ${weft_webgpu_cache}/include PATH_SUFFIXES webgpu
+            NO_CMAKE_FIND_ROOT_PATH)  # a header without code, the same for all systems
 endif()
 
 if(WEFT_WEBGPU AND WEFT_WEBGPU_HEADER)
