@@ -81,6 +81,8 @@ void cache_unpack_f16(const std::uint16_t* from, float* to, std::int64_t count) 
   for (; i + kFloats <= count; i += kFloats) {
 #if defined(__AVX512F__)
     store<kFloats>(to + i, (F)_mm512_cvtph_ps((__m256i)load<kFloats>(from + i)));
+#elif defined(__aarch64__)
+    store<kFloats>(to + i, vcvt_f32_f16(vreinterpret_f16_u16(load<kFloats>(from + i))));
 #else
     const U h = __builtin_convertvector(load<kFloats>(from + i), U);
     const F magnitude = (F)((h & 0x7FFFu) << 13) * 0x1p112f;

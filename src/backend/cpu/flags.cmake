@@ -14,7 +14,11 @@ set(cpu_folder ${PROJECT_SOURCE_DIR}/src/backend/cpu)
 # Loops over memory, which only -O3 turns into vectors.
 set_property(SOURCE ${cpu_folder}/loop/run.cpp ${cpu_folder}/scan.cpp ${cpu_folder}/scatter.cpp
              ${cpu_folder}/scatter_rows.cpp ${cpu_folder}/sort.cpp APPEND PROPERTY COMPILE_OPTIONS -O3)
-set(gemm_flags -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each
+set(sums_in_registers)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(sums_in_registers -fno-schedule-insns)  # loads moved ahead of sums that fill the registers would push sums into memory
+endif()
+set(gemm_flags ${sums_in_registers} -O3 -fno-ivopts)  # ivopts would turn the few shared strides of a tile's rows into a pointer each
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${cpu_folder}/gemm_avx2.cpp ${cpu_folder}/integer_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${gemm_flags} -mavx2 -mfma)
@@ -25,6 +29,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
                ${gemm_avx512_flags} -mavx512bf16)
   set_property(SOURCE ${cpu_folder}/integer_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_avx512_flags}
                -mavx512vnni)
+endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set_property(SOURCE ${cpu_folder}/integer_neon_dot.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags} -march=armv8.2-a+dotprod)
+  set_property(SOURCE ${cpu_folder}/gemm_neon_bf16.cpp APPEND PROPERTY COMPILE_OPTIONS ${gemm_flags} -march=armv8.2-a+dotprod+bf16)
 endif()
 set_property(SOURCE ${cpu_folder}/gemm_baseline.cpp ${cpu_folder}/integer_baseline.cpp APPEND PROPERTY COMPILE_OPTIONS
              ${gemm_flags})
@@ -42,7 +50,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${cpu_folder}/loop/tile_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${tile_flags} -mavx512f -mavx512dq -mavx512bw -mavx512vl -mfma -mprefer-vector-width=512)
 endif()
-set(quant_flags -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
+set(quant_flags ${sums_in_registers} -O3 -fno-math-errno -Wno-psabi -Wno-uninitialized -Wno-maybe-uninitialized)
 set_property(SOURCE ${cpu_folder}/quant/baseline.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags} ${baseline_flags})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(quant_avx2_flags ${quant_flags} -mavx2 -mfma -mf16c)
@@ -55,4 +63,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE ${cpu_folder}/quant/avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_avx512_flags})
   set_property(SOURCE ${cpu_folder}/quant/avx512_vnni.cpp ${cpu_folder}/quant/amx.cpp APPEND PROPERTY COMPILE_OPTIONS
                ${quant_avx512_flags} -mavx512vnni)
+endif()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set_property(SOURCE ${cpu_folder}/quant/neon_dot.cpp APPEND PROPERTY COMPILE_OPTIONS ${quant_flags} -march=armv8.2-a+dotprod)
 endif()

@@ -19,7 +19,7 @@ namespace {
 using blocked::Product;
 using std::int64_t;
 
-const GemmKernels<float>* kernels_for(Isa isa, float) {
+const GemmKernels<float>* kernels_for([[maybe_unused]] Isa isa, float) {
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) return &avx512::kGemmF32;
   if (isa == Isa::avx2) return &avx2::kGemmF32;
@@ -28,10 +28,10 @@ const GemmKernels<float>* kernels_for(Isa isa, float) {
 }
 /// Whether the product runs on pairs of bf16.
 bool takes_pairs(const GemmArgs<float>& args) {
-  return args.a.narrow.is_bf16 && args.b.narrow.is_bf16 && isa() >= Isa::avx512_bf16;
+  return args.a.narrow.is_bf16 && args.b.narrow.is_bf16 && has_bf16_dot(isa());
 }
 
-const GemmKernels<double>* kernels_for(Isa isa, double) {
+const GemmKernels<double>* kernels_for([[maybe_unused]] Isa isa, double) {
 #if defined(__x86_64__)
   if (isa >= Isa::avx512) return &avx512::kGemmF64;
   if (isa == Isa::avx2) return &avx2::kGemmF64;
@@ -42,6 +42,8 @@ const GemmKernels<double>* kernels_for(Isa isa, double) {
 const GemmKernels<float>& kernels_for(const GemmArgs<float>& args) {
 #if defined(__x86_64__)
   if (takes_pairs(args)) return isa() >= Isa::amx && args.a.view == nullptr ? avx512::gemm_amx() : avx512::kGemmBf16;
+#elif defined(__aarch64__)
+  if (takes_pairs(args)) return neon::kGemmBf16;
 #endif
   return *kernels_for(isa(), float{});
 }

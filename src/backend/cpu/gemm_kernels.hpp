@@ -75,6 +75,9 @@ namespace baseline {
 extern const GemmKernels<float> kGemmF32;
 extern const GemmKernels<double> kGemmF64;
 }  // namespace baseline
+namespace neon {
+extern const GemmKernels<float> kGemmBf16;
+}
 namespace avx2 {
 extern const GemmKernels<float> kGemmF32;
 extern const GemmKernels<double> kGemmF64;

@@ -19,6 +19,9 @@ std::optional<SmallGemm<T>> SmallGemm<T>::of_pairs() {
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, float>)
     if (isa() >= Isa::avx512_bf16) return SmallGemm(avx512::kGemmBf16);
+#elif defined(__aarch64__)
+  if constexpr (std::is_same_v<T, float>)
+    if (isa() == Isa::neon_bf16) return SmallGemm(neon::kGemmBf16);
 #endif
   return std::nullopt;
 }

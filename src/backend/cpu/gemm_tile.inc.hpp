@@ -11,6 +11,12 @@
 namespace weft::cpu {
 namespace {
 
+/// Whether V::multiply_add_lane(x, i, y, z) is x[i] * y + z in one instruction.
+template <class V>
+constexpr bool kTakesLanes = requires(typename V::Register x) {
+  V::multiply_add_lane(x, 0, x, x);
+};
+
 template <class V, int kRows, int kVectors, bool kByRow, bool kWhole>
 void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_stride, const typename V::Element* b,
           std::int64_t b_stride, typename V::Element* c, std::int64_t c_stride, int last, bool accumulate) {
@@ -29,8 +35,19 @@ void tile(std::int64_t depth, const typename V::Element* a, std::int64_t a_strid
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
       right[v] = kWhole || v + 1 < kVectors ? V::load(b + v * V::kLanes) : V::load_first(b + v * V::kLanes, mask);
+    // Rows of a transposed A are neighbours: where instructions take a lane of a vector, one load serves as many.
+    constexpr int kByLanes = !kByRow && kTakesLanes<V> ? kRows / V::kLanes * V::kLanes : 0;
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kByLanes; r += V::kLanes) {
+      const Register left = V::load(a + r);
+#pragma GCC unroll 4
+      for (int i = 0; i < V::kLanes; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          if constexpr (kByLanes > 0) sum[r + i][v] = V::multiply_add_lane(left, i, right[v], sum[r + i][v]);
+    }
+#pragma GCC unroll 16
+    for (int r = kByLanes; r < kRows; ++r) {
       const Register left = V::broadcast(kByRow ? a + r * a_stride : a + r);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = V::multiply_add(left, right[v], sum[r][v]);

@@ -1,8 +1,18 @@
 // Products of eight-bit integers in the compiler's portable vectors of 16 bytes.
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "backend/cpu/integer_tile.inc.hpp"
 
 namespace weft::cpu {
 namespace {
+
+#if defined(__aarch64__)
+constexpr int kRows = 8;
+#else
+constexpr int kRows = 4;
+#endif
 
 struct VectorPairs {
   using Element = std::int32_t;
@@ -25,9 +35,17 @@ struct VectorPairs {
   }
   static Register broadcast(const std::int32_t* p) { return static_cast<std::uint32_t>(*p) - Register{}; }
   static Register add(Register x, Register y) { return x + y; }
+#if defined(__aarch64__)
+  static Register multiply_add(Register x, Register y, Register z) {
+    const int16x8_t a = (int16x8_t)x, b = (int16x8_t)y;
+    const int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b)), high = vmull_high_s16(a, b);
+    return z + (Register)vpaddq_s32(low, high);
+  }
+#else
   static Register low(Register x) { return reinterpret_cast<Register>(reinterpret_cast<Signed>(x << 16) >> 16); }
   static Register high(Register x) { return reinterpret_cast<Register>(reinterpret_cast<Signed>(x) >> 16); }
   static Register multiply_add(Register x, Register y, Register z) { return z + low(x) * low(y) + high(x) * high(y); }
+#endif
 };
 
 void interleave(const std::uint8_t* const* rows, std::int64_t count, std::uint8_t flip, bool is_signed,
@@ -57,7 +75,7 @@ std::int32_t copy(const std::uint8_t* from, std::int64_t count, std::uint8_t fli
 }  // namespace
 
 namespace baseline {
-const IntegerKernels kIntegers = integer_kernels<VectorPairs, 4, 2>(nullptr);
+const IntegerKernels kIntegers = integer_kernels<VectorPairs, kRows, 2>(nullptr);
 const IntegerBytes kIntegerBytes = {interleave, copy};
 }  // namespace baseline
 }  // namespace weft::cpu

@@ -2,8 +2,9 @@
 // words of neighbours along k. Then tasks make blocks of C, over blocks of k whose panel of A stays in L1 and whose strips of B
 // stay in L2.
 //
-// Kernels for bytes take those of A as unsigned and those of B as signed: with a = a' - 128 where A is signed, and b = b' + 128
-// where B is not, the product is that of a' and b', corrected by sums of rows and columns.
+// Kernels for bytes take those of B as signed, and those of A as unsigned on x86-64 and as signed on aarch64: with a = a' - 128 where
+// A is signed and must not be, a = a' + 128 where it is not and must be, and b = b' + 128 where B is not, the product is that of a'
+// and b', corrected by sums of rows and columns.
 #include "backend/cpu/integer_gemm.hpp"
 
 #include <algorithm>
@@ -41,6 +42,9 @@ const IntegerKernels& kernels_in_use() {
   if (isa() >= Isa::avx512_bf16) return avx512::kIntegers;
   if (isa() >= Isa::avx2) return avx2::kIntegers;
 #endif
+#if defined(__aarch64__)
+  if (isa() >= Isa::neon_dot) return neon::kIntegers;
+#endif
   return baseline::kIntegers;
 }
 
@@ -58,14 +62,14 @@ class IntegerPacking {
         block_(axis == MatrixAxis::rows ? kernels.block : 1),
         words_(parts(parts(k, kernels.each), kernels.block) * kernels.block),
         bytes_(kernels.bytes),
-        is_signed_(axis == MatrixAxis::columns) {
-    // The flip of the sign adds 128 to signed numbers of A, and takes 128 from unsigned ones of B.
+        is_signed_(axis == MatrixAxis::columns || kernels.a_is_signed) {
+    // The flip of the sign adds 128 to signed numbers, and takes 128 from unsigned ones.
     if (each_ == 4 && source.is_signed != is_signed_) flip_ = kSign;
   }
   /// Of all k; words behind the k-th number are zeros.
   int64_t words() const { return words_; }
   /// What was added to each number, and is to be taken from it again.
-  std::int32_t shift() const { return flip_ == 0 ? 0 : axis_ == MatrixAxis::rows ? 128 : -128; }
+  std::int32_t shift() const { return flip_ == 0 ? 0 : is_signed_ ? -128 : 128; }
 
   /// `sums`: of each lane, where kernels take bytes.
   void pack(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to, std::int32_t* sums) const {

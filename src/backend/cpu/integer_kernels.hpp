@@ -23,7 +23,8 @@ struct IntegerBytes {
 };
 inline constexpr std::int64_t kIntegerPiece = 64;
 
-/// Neighbours along k share a word of 32 bits: two integers of 16 bits, or four bytes, which are unsigned in A and signed in B.
+/// Neighbours along k share a word of 32 bits: two integers of 16 bits, or four bytes, which are signed in B and in A as the kernels
+/// say.
 /// Sums are of 32 bits and wrap around; no instruction here saturates.
 struct IntegerKernels {
   /// Makes C[rows, columns] = A B, or += with `accumulate`, over `depth` words: word k of row i is at a[k * a_stride + i], that
@@ -34,6 +35,7 @@ struct IntegerKernels {
   int rows;                                         // most rows of a tile
   int lanes;                                        // columns of a vector; a tile has one or kIntegerVectors of them
   int each;                                         // integers in a word: 2 or 4
+  bool a_is_signed;                                 // whether bytes of A are
   Tile tiles[2][kIntegerRowsMax][kIntegerVectors];  // [last == lanes][rows - 1][vectors - 1]
 
   /// Set for kernels on tiles. Then the depth is a multiple of `block`, and word k of row i is at
@@ -48,6 +50,9 @@ namespace baseline {
 extern const IntegerKernels kIntegers;
 extern const IntegerBytes kIntegerBytes;
 }  // namespace baseline
+namespace neon {
+extern const IntegerKernels kIntegers;  // for FEAT_DotProd
+}
 namespace avx2 {
 extern const IntegerKernels kIntegers;
 }

@@ -20,10 +20,16 @@ constexpr void fill_integers(IntegerKernels& kernels) {
 }
 
 template <class V, int kRows, int kEach>
-constexpr IntegerKernels integer_kernels(const IntegerBytes* bytes) {
+constexpr IntegerKernels integer_kernels(const IntegerBytes* bytes, bool a_is_signed = false) {
   static_assert(kRows <= kIntegerRowsMax);
-  IntegerKernels kernels{
-      .rows = kRows, .lanes = V::kLanes, .each = kEach, .tiles = {}, .setup = {}, .block = 1, .bytes = bytes};
+  IntegerKernels kernels{.rows = kRows,
+                         .lanes = V::kLanes,
+                         .each = kEach,
+                         .a_is_signed = a_is_signed,
+                         .tiles = {},
+                         .setup = {},
+                         .block = 1,
+                         .bytes = bytes};
   fill_integers<V, kRows>(kernels);
   return kernels;
 }

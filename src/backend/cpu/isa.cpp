@@ -1,8 +1,10 @@
 // Run-time choice of the instruction set.
 #include "backend/cpu/isa.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -11,6 +13,7 @@
 #include <cpuid.h>
 #endif
 #if defined(__linux__)
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -20,20 +23,32 @@
 namespace weft::cpu {
 namespace {
 
+#if defined(__aarch64__)
+constexpr Isa kAll[] = {Isa::baseline, Isa::neon_dot, Isa::neon_bf16};
+#elif defined(__x86_64__)
 constexpr Isa kAll[] = {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
+#else
+constexpr Isa kAll[] = {Isa::baseline};
+#endif
+
+std::string names() {
+  std::string all;
+  for (const Isa isa : kAll)
+    all += fmt::format("{}{}", all.empty() ? "" : isa == std::end(kAll)[-1] ? " or " : ", ", name(isa));
+  return all;
+}
 
 Isa isa_from_environment() {
   const char* text = std::getenv("WEFT_CPU_ISA");
   if (text == nullptr || *text == '\0') return best_isa();
   for (const Isa isa : kAll) {
     if (std::string_view(text) != name(isa)) continue;
-    if (isa > best_isa())
+    if (!runs(isa))
       throw UsageError(
           fmt::format("WEFT_CPU_ISA: this processor does not run {}; its best is {}", text, name(best_isa())));
     return isa;
   }
-  throw UsageError(
-      fmt::format("WEFT_CPU_ISA: '{}' is not baseline, avx2, avx512, avx512_bf16 or amx; unset it for the best", text));
+  throw UsageError(fmt::format("WEFT_CPU_ISA: '{}' is not {}; unset it for the best", text, names()));
 }
 
 #if defined(__x86_64__)
@@ -74,15 +89,24 @@ Isa best_isa() {
     return may_use_tiles() ? Isa::amx : Isa::avx512_bf16;
   }();
   return best;
+#elif defined(__aarch64__) && defined(__linux__)
+  static const Isa best = [] {
+    constexpr unsigned long kDotProducts = 1ul << 20, kBf16 = 1ul << 14;  // HWCAP_ASIMDDP, HWCAP2_BF16
+    if ((getauxval(AT_HWCAP) & kDotProducts) == 0) return Isa::baseline;
+    return (getauxval(AT_HWCAP2) & kBf16) == 0 ? Isa::neon_dot : Isa::neon_bf16;
+  }();
+  return best;
 #else
   return Isa::baseline;
 #endif
 }
 
+bool runs(Isa isa) { return isa <= best_isa() && std::ranges::find(kAll, isa) != std::end(kAll); }
+
 Isa isa() { return chosen().load(std::memory_order_relaxed); }
 
 void set_isa(Isa isa) {
-  if (isa > best_isa())
+  if (!runs(isa))
     throw UsageError(
         fmt::format("set_isa: this processor does not run {}; its best is {}", name(isa), name(best_isa())));
   chosen().store(isa, std::memory_order_relaxed);
@@ -91,6 +115,8 @@ void set_isa(Isa isa) {
 const char* name(Isa isa) {
   switch (isa) {
     case Isa::baseline: return "baseline";
+    case Isa::neon_dot: return "neon_dot";
+    case Isa::neon_bf16: return "neon_bf16";
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
     case Isa::avx512_bf16: return "avx512_bf16";

@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace weft::cpu {
@@ -92,6 +94,8 @@ inline F fma(F a, F b, F c) {
   return _mm512_fmadd_ps(a, b, c);
 #elif defined(__FMA__)
   return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f32(c, a, b);
 #else
   return a * b + c;
 #endif
@@ -101,6 +105,8 @@ inline D fma(D a, D b, D c) {
   return _mm512_fmadd_pd(a, b, c);
 #elif defined(__FMA__)
   return _mm256_fmadd_pd(a, b, c);
+#elif defined(__aarch64__)
+  return vfmaq_f64(c, a, b);
 #else
   return a * b + c;
 #endif
@@ -123,6 +129,8 @@ inline F sqrt(F x) {
   return _mm256_sqrt_ps(x);
 #elif defined(__SSE2__)
   return _mm_sqrt_ps(x);
+#elif defined(__aarch64__)
+  return vsqrtq_f32(x);
 #else
   for (int i = 0; i < kFloats; ++i) x[i] = __builtin_sqrtf(x[i]);
   return x;
@@ -135,6 +143,8 @@ inline D sqrt(D x) {
   return _mm256_sqrt_pd(x);
 #elif defined(__SSE2__)
   return _mm_sqrt_pd(x);
+#elif defined(__aarch64__)
+  return vsqrtq_f64(x);
 #else
   for (int i = 0; i < kDoubles; ++i) x[i] = __builtin_sqrt(x[i]);
   return x;
@@ -204,6 +214,8 @@ inline F round_even(F x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #elif defined(__AVX2__)
   return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__aarch64__)
+  return vrndnq_f32(x);
 #else
   const F a = abs(x);
   return copysign(a < 0x1p23f ? (a + 0x1p23f) - 0x1p23f : a, x);
@@ -214,6 +226,8 @@ inline D round_even(D x) {
   return _mm512_roundscale_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #elif defined(__AVX2__)
   return _mm256_round_pd(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__aarch64__)
+  return vrndnq_f64(x);
 #else
   const D a = abs(x);
   return copysign(a < 0x1p52 ? (a + 0x1p52) - 0x1p52 : a, x);
@@ -240,6 +254,8 @@ inline D lower(F x) {
   return _mm512_cvtps_pd(_mm512_castps512_ps256(x));
 #elif defined(__AVX2__)
   return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+#elif defined(__aarch64__)
+  return vcvt_f64_f32(vget_low_f32(x));
 #else
   D d;
   for (int i = 0; i < kDoubles; ++i) d[i] = x[i];
@@ -251,6 +267,8 @@ inline D upper(F x) {
   return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
 #elif defined(__AVX2__)
   return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+#elif defined(__aarch64__)
+  return vcvt_high_f64_f32(x);
 #else
   D d;
   for (int i = 0; i < kDoubles; ++i) d[i] = x[kDoubles + i];
@@ -262,6 +280,8 @@ inline F narrow(D low, D high) {
   return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high), 1);
 #elif defined(__AVX2__)
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
+#elif defined(__aarch64__)
+  return vcvt_high_f32_f64(vcvt_f32_f64(low), high);
 #else
   F f;
   for (int i = 0; i < kDoubles; ++i) f[i] = static_cast<float>(low[i]), f[kDoubles + i] = static_cast<float>(high[i]);
@@ -278,6 +298,8 @@ inline bool any(M mask) {
   return _mm256_movemask_epi8((__m256i)mask) != 0;
 #elif defined(__SSE2__)
   return _mm_movemask_epi8((__m128i)mask) != 0;
+#elif defined(__aarch64__)
+  return vmaxvq_u32((uint32x4_t)mask) != 0;
 #else
   for (unsigned i = 0; i < sizeof(M) / sizeof(mask[0]); ++i)
     if (mask[i]) return true;

@@ -80,8 +80,8 @@ void check(std::mt19937& random, const IntegerCase& c) {
 template <class Body>
 void on_every_isa(const Body& body) {
   const KeepSettings keep;
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
-    if (isa > best_isa()) continue;
+  for (const Isa isa : {Isa::baseline, Isa::neon_dot, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+    if (!runs(isa)) continue;
     set_isa(isa);
     SCOPED_TRACE(name(isa));
     body();

@@ -209,7 +209,7 @@ TEST(NarrowAttention, HasTheBitsOfItsFloatsOrSumsPairs) {
     bool causal;
   };
   std::vector<Isa> sets = runnable();
-  if (best_isa() >= Isa::avx512_bf16) sets.push_back(best_isa());
+  if (has_bf16_dot(best_isa())) sets.push_back(best_isa());
   for (const Isa isa : sets)
     for (const DType type : {DType::f16, DType::bf16, DType::fp8_e4m3, DType::int4})
       for (const Extents& e : {Extents{2, 3, 17, 33, 24, false},
@@ -217,7 +217,7 @@ TEST(NarrowAttention, HasTheBitsOfItsFloatsOrSumsPairs) {
                                {1, 1, 1, 200, 64, true},
                                {1, 2, 19, 23, 7, false}}) {
         // Scores of bf16 are sums of products of pairs, in another order.
-        const bool in_pairs = isa >= Isa::avx512_bf16 && type == DType::bf16 && e.width % 2 == 0;
+        const bool in_pairs = has_bf16_dot(isa) && type == DType::bf16 && e.width % 2 == 0;
         SCOPED_TRACE(::testing::Message() << name(isa) << " " << name_of(type) << " " << e.queries << " queries");
         set_isa(isa);
         set_thread_count(2);

@@ -19,6 +19,8 @@ inline F floats_of_f16(V<std::uint16_t, kFloats> half) {
   return (F)_mm512_cvtph_ps((__m256i)half);
 #elif defined(__F16C__)
   return (F)_mm256_cvtph_ps((__m128i)half);
+#elif defined(__aarch64__)
+  return vcvt_f32_f16(vreinterpret_f16_u16(half));
 #else
   const U h = __builtin_convertvector(half, U), rest = h & 0x7FFFu;
   U bits = (U)((F)(rest << 13) * 0x1p112f);  // the product adjusts the exponent, and also handles denormals
@@ -33,6 +35,8 @@ inline V<std::uint16_t, N> f16_of_floats(V<float, N> x) {
 #if defined(__AVX512F__)
   if constexpr (N == 16)
     return (V<std::uint16_t, N>)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif defined(__aarch64__)
+  if constexpr (N == 4) return vreinterpret_u16_f16(vcvt_f16_f32(x));
 #endif
   using W = Words<N>;
   const W bits = (W)x, rest = bits & 0x7FFFFFFFu;

@@ -20,6 +20,8 @@ const TileTable& tile_table(Isa isa) {
     case Isa::avx512:
     case Isa::avx2:
 #endif
+    case Isa::neon_bf16:
+    case Isa::neon_dot:
     case Isa::baseline: break;
   }
   return tile_table_baseline();

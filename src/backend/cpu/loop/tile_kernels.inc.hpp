@@ -350,6 +350,9 @@ inline U multiply_high(U a, std::uint32_t factor) {
   const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32((__m256i)a, k), 32);
   const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), k);
   return (U)_mm256_blend_epi32(even, odd, 0xaa);
+#elif defined(__aarch64__)
+  const uint64x2_t low = vmull_n_u32(vget_low_u32(a), factor), high = vmull_high_n_u32(a, factor);
+  return vuzp2q_u32(vreinterpretq_u32_u64(low), vreinterpretq_u32_u64(high));
 #else
   for (int i = 0; i < kFloats; ++i) a[i] = static_cast<std::uint32_t>((std::uint64_t{a[i]} * factor) >> 32);
   return a;

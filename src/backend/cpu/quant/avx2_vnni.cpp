@@ -7,7 +7,7 @@ namespace {
 
 struct Vector : QuantAvx2 {
   static constexpr const char* kName = "avx2_vnni";
-  static constexpr bool kHasDot = true;
+  static constexpr bool kHasDot = true, kDotIsSigned = false;
   static constexpr int kEightBitHeights[kQuantHeights] = {1, 2, 4, 6, 0};
   static Int dot(Int sum, Int x, Int y) { return _mm256_dpbusd_avx_epi32(sum, x, y); }
 };

@@ -8,7 +8,7 @@ namespace {
 
 struct Vector : QuantAvx512 {
   static constexpr const char* kName = "avx512_vnni";
-  static constexpr bool kHasDot = true;
+  static constexpr bool kHasDot = true, kDotIsSigned = false;
   static constexpr int kEightBitHeights[kQuantHeights] = {1, 2, 4, 8, 12};
   static Int dot(Int sum, Int x, Int y) { return _mm512_dpbusd_epi32(sum, x, y); }
 };

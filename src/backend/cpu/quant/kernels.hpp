@@ -59,6 +59,9 @@ struct QuantKernels {
 namespace baseline {
 extern const QuantKernels kQuant;
 }
+namespace neon {
+const QuantKernels& quant_dot();  // only its eight-bit kernels are others
+}
 namespace avx2 {
 extern const QuantKernels kQuant;
 const QuantKernels& quant_vnni();  // only its eight-bit kernels are others

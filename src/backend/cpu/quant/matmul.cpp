@@ -62,6 +62,8 @@ const Available& available() {
         if (best_isa() >= Isa::amx) a.add(avx512::quant_amx());
       }
     }
+#elif defined(__aarch64__)
+    if (best_isa() >= Isa::neon_dot) a.add(neon::quant_dot());
 #endif
     return a;
   }();
@@ -230,6 +232,8 @@ const QuantKernels& quant_kernels() {
   // If a lower set than the best is named, only that set is used, without later extensions.
   if (isa() >= Isa::avx512) return __builtin_cpu_supports("avx512vnni") ? avx512::quant_vnni() : avx512::kQuant;
   if (isa() == Isa::avx2 && all.size() > 1) return avx2::kQuant;
+#elif defined(__aarch64__)
+  if (isa() >= Isa::neon_dot) return neon::quant_dot();
 #endif
   return baseline::kQuant;
 }

@@ -18,7 +18,7 @@ struct QuantPortable {
   typedef float LooseFloat __attribute__((vector_size(16), aligned(4), may_alias));
   typedef std::int32_t LooseInt __attribute__((vector_size(16), aligned(4), may_alias));
   static constexpr const char* kName = "baseline";
-  static constexpr bool kHasDot = true;
+  static constexpr bool kHasDot = true, kDotIsSigned = false;
   static constexpr int kLanes = 4;
   static constexpr int kWholeGroupRows = 1;
   static constexpr int kRuns = 1;

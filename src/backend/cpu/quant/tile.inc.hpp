@@ -85,16 +85,20 @@ inline void dot_words(const std::byte* values, const std::byte* x, const std::in
                       int column, typename V::Int (&acc)[kRows][kVectors]) {
   using Int = typename V::Int;
   if constexpr (V::kHasDot) {
+    // Where instructions take signed bytes only, q - 128 is one.
+    constexpr bool kCentred = V::kDotIsSigned && f.max > 127;
+    static_assert(!kCentred || f.zero() == 128);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
-        acc[r][v] = f.zero_shift < 0 ? V::zero_int() : V::template shift_left<f.zero_shift>(minus_sums + r);
+        acc[r][v] = kCentred || f.zero_shift < 0 ? V::zero_int() : V::template shift_left<f.zero_shift>(minus_sums + r);
 #pragma GCC unroll 8
     for (int g = first; g < last; ++g)
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const Int word = weight_word<V, f>(values, g, column + v * V::kLanes);
+        Int word = weight_word<V, f>(values, g, column + v * V::kLanes);
+        if constexpr (kCentred) word = V::flip_top_bits(word);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) acc[r][v] = V::dot(acc[r][v], word, V::broadcast_int(x + 32 * r + 4 * g));
       }
