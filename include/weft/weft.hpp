@@ -24,6 +24,7 @@
 #include "weft/in_place.hpp"
 #include "weft/inference.hpp"
 #include "weft/io.hpp"
+#include "weft/kernels.hpp"
 #include "weft/llm.hpp"
 #include "weft/llm_fit.hpp"
 #include "weft/log.hpp"

@@ -13,16 +13,9 @@
 #include "backend/contract.hpp"
 #include "backend/webgpu/buffer.hpp"
 #include "backend/webgpu/pipeline.hpp"
+#include "backend/webgpu/workgroups.hpp"
 
 namespace weft::webgpu {
-
-struct Workgroups {
-  std::uint32_t x = 1, y = 1, z = 1;
-};
-/// Spreads `count` workgroups over dimensions of at most `dimension_max`: x * y * z >= count with as little excess as
-/// x, y, z allow. Workgroup (i, j, k) has number (k * y + j) * x + i; kernels return for numbers >= count.
-/// Throws DeviceError if even three dimensions are not enough.
-Workgroups fold_workgroups(std::uint64_t count, std::uint32_t dimension_max = 65535);
 
 /// The buffer of a binding: the program's own, or the caller's at each run.
 struct Slot {
