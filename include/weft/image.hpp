@@ -1,7 +1,7 @@
-// Images as tensors u8 [height, width, 3]: read from PNG and JPEG files, written as PNG, resized and cropped.
+// Images as tensors u8 [height, width, 3]: read from PNG, JPEG, WebP, GIF and BMP files, written as PNG and JPEG, resized and cropped.
 //
 //   Tensor photo = image::read("cat.jpg");
-//   image::write_png("small.png", image::resize(photo, 224, 224));
+//   image::write("small.png", image::resize(photo, 224, 224));
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "weft/tensor.hpp"
@@ -22,8 +23,10 @@ struct Limits {
   Extent side_max = 1 << 15;
 };
 
-/// The image in a PNG or JPEG file, as RGB. Transparency is dropped, 16 bits are rounded to 8, grey and palettes become RGB.
-/// A JPEG file is turned and mirrored as its Exif orientation says.
+/// The image in a PNG, JPEG, WebP, GIF or BMP file, as RGB; of an animation the first frame. The bytes tell the format, not the name.
+/// Transparency is dropped, 16 bits are rounded to 8, grey and palettes become RGB. A JPEG file is turned and mirrored as its Exif
+/// orientation says. Where the first frame of an animation leaves its canvas free, pixels are black (WebP), or have the colour of the
+/// transparent index, else of index 0 (GIF).
 ///
 /// Shapes    u8 [height, width, 3] on the CPU
 /// Errors    FileError: another format, damage, a file that ends too early, a CMYK JPEG, a size over a limit. UsageError: a
@@ -37,6 +40,14 @@ struct Limits {
 /// FileError as AtomicFile.
 void write_png(const std::filesystem::path& path, const Tensor& image);
 [[nodiscard]] std::vector<std::byte> encode_png(const Tensor& image);
+/// The same as JPEG, with colours at half the resolution below a quality of 90. Errors: also UsageError for a quality outside of
+/// 1 to 100, and sides above 65500.
+void write_jpeg(const std::filesystem::path& path, const Tensor& image, int quality = 90);
+[[nodiscard]] std::vector<std::byte> encode_jpeg(const Tensor& image, int quality = 90);
+/// As "png" or "jpeg". Errors: also UsageError for another name.
+[[nodiscard]] std::vector<std::byte> encode(const Tensor& image, std::string_view format, int quality = 90);
+/// As the suffix says: .png, .jpg or .jpeg. Errors: also UsageError for another one.
+void write(const std::filesystem::path& path, const Tensor& image, int quality = 90);
 
 enum class Filter : std::uint8_t {
   nearest,   ///< the pixel at floor((i + 1/2) scale)
@@ -44,6 +55,9 @@ enum class Filter : std::uint8_t {
   bicubic,   ///< cubic convolution with a = -1/2, widened in the same way
   lanczos,   ///< sinc(x) sinc(x / 3) for |x| < 3, widened in the same way
 };
+
+/// The filter of a name: "nearest", "bilinear", "bicubic", "lanczos". Errors: UsageError.
+Filter filter(std::string_view name);
 
 /// The image in another size: y_i = sum_j w((j + 1/2 - c_i) / s) x_j / sum_j w((j + 1/2 - c_i) / s) along each axis, where c_i
 /// is the centre of pixel i of the result and s the larger of 1 and the scale (antialiasing). Columns first, then rows, with

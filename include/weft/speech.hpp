@@ -3,4 +3,5 @@
 
 #include "weft/speech/load.hpp"
 #include "weft/speech/transcriber.hpp"
+#include "weft/speech/values.hpp"
 #include "weft/speech/voice.hpp"

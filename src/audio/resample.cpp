@@ -120,13 +120,4 @@ Sound resample(const Sound& sound, int rate) {
   return result;
 }
 
-Tensor to_tensor(const Sound& sound, Device device) {
-  check_sound(sound, "to_tensor");
-  const std::size_t frames = sound.frames(), channels = static_cast<std::size_t>(sound.channels);
-  std::vector<float> planar(sound.samples.size());
-  for (std::size_t f = 0; f < frames; ++f)
-    for (std::size_t c = 0; c < channels; ++c) planar[c * frames + f] = sound.samples[f * channels + c];
-  return tensor_from_bytes(planar.data(), {sound.channels, static_cast<Extent>(frames)}, DType::f32, device);
-}
-
 }  // namespace weft::audio

@@ -31,24 +31,6 @@ std::string clock(double seconds) {
   return fmt::format("{:02}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100);
 }
 
-nlohmann::ordered_json json_of(const speech::Transcript& t) {
-  nlohmann::ordered_json json{{"text", t.text},
-                              {"language", t.language},
-                              {"language_probability", t.language_probability},
-                              {"seconds", t.seconds},
-                              {"segments", nlohmann::ordered_json::array()}};
-  for (const speech::Segment& s : t.segments)
-    json["segments"].push_back({{"begin", s.begin},
-                                {"end", s.end},
-                                {"text", s.text},
-                                {"tokens", s.tokens},
-                                {"temperature", s.temperature},
-                                {"mean_log_probability", s.mean_log_probability},
-                                {"compression_ratio", s.compression_ratio},
-                                {"no_speech_probability", s.no_speech_probability}});
-  return json;
-}
-
 int detect(const speech::Transcriber& model, const audio::Sound& sound) {
   for (const auto& [code, probability] : model.detect_language(sound))
     if (probability >= 0.001)
@@ -57,7 +39,7 @@ int detect(const speech::Transcriber& model, const audio::Sound& sound) {
 }
 
 int transcribe(TranscribeRequest r) {
-  const audio::Sound sound = audio::load_wav(r.file);
+  const audio::Sound sound = audio::load(r.file);
   use_threads(r.model);
   set_default_device(parse_device(r.model.device));
   const speech::Transcriber model = speech::load_transcriber(r.model.path);
@@ -74,7 +56,7 @@ int transcribe(TranscribeRequest r) {
     };
   const auto start = std::chrono::steady_clock::now();
   const speech::Transcript t = model.transcribe(sound, r.options);
-  if (r.format == "json") put_text(json_text(json_of(t), 2) + "\n");
+  if (r.format == "json") put_text(to_value(t).to_json(2) + "\n");
   if (r.format == "srt") put_foreign(speech::to_srt(t));
   if (r.format == "vtt") put_foreign(speech::to_vtt(t));
   if (r.stats) {
@@ -92,7 +74,7 @@ void set_up_transcribe(CLI::App& app, Action& action) {
   app.footer("docs/speech.md describes models, options and formats.");
   app.add_option("model", r.model.path, "folder of a Whisper model: config.json, tokenizer.json, safetensors")
       ->required();
-  app.add_option("file", r.file, "the sound: a WAV file")->required();
+  app.add_option("file", r.file, "the sound: WAV, FLAC, Ogg or MP3")->required();
   app.add_option("--language", r.options.language, "code or name of the language; otherwise it is detected");
   app.add_option("--task", r.task, "transcribe: the words as they are; translate: into English")
       ->capture_default_str()

@@ -9,7 +9,8 @@
 namespace weft::cli {
 
 void add_voice_options(CLI::App& app, VoiceChatOptions& o) {
-  app.add_option("--listen", o.listen, "answer what is said in a WAV file and end; needs --transcriber");
+  app.add_option("--listen", o.listen,
+                 "answer what is said in a file (WAV, FLAC, Ogg, MP3) and end; needs --transcriber");
   app.add_option("--transcriber", o.transcriber, "folder of a Whisper model, for --listen");
   app.add_option("--language", o.language, "language of --listen; otherwise it is detected");
   app.add_option("--say", o.say, "write the answer as a sound to this WAV file; needs --voice and one question");
@@ -23,7 +24,7 @@ void check(const VoiceChatOptions& o) {
 }
 
 std::string hear(const VoiceChatOptions& o, const ModelOptions& model) {
-  const audio::Sound sound = audio::load_wav(o.listen);
+  const audio::Sound sound = audio::load(o.listen);
   use_threads(model);
   const speech::Transcriber transcriber =
       speech::load_transcriber(o.transcriber, {.device = parse_device(model.device)});

@@ -3,6 +3,7 @@
 
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "image/codecs.hpp"
 #include "weft/error.hpp"
@@ -85,7 +86,60 @@ struct JpegReader {
   }
 };
 
+struct JpegWriter {
+  jpeg_compress_struct jpeg = {};
+  jpeg_error_mgr errors = {};
+  std::jmp_buf place = {};
+  char message[JMSG_LENGTH_MAX] = "";
+  unsigned char* bytes = nullptr;
+  unsigned long count = 0;
+
+  JpegWriter() {
+    jpeg.err = jpeg_std_error(&errors);
+    errors.error_exit = [](j_common_ptr info) {
+      auto* writer = static_cast<JpegWriter*>(info->client_data);
+      info->err->format_message(info, writer->message);
+      std::longjmp(writer->place, 1);
+    };
+    errors.output_message = [](j_common_ptr) {};
+  }
+  ~JpegWriter() {
+    jpeg_destroy_compress(&jpeg);
+    std::free(bytes);
+  }
+  JpegWriter(const JpegWriter&) = delete;
+
+  bool write(const Pixels* image, int quality) {
+    if (setjmp(place)) return false;
+    jpeg_create_compress(&jpeg);
+    jpeg.client_data = this;
+    jpeg_mem_dest(&jpeg, &bytes, &count);
+    jpeg.image_height = static_cast<JDIMENSION>(image->height);
+    jpeg.image_width = static_cast<JDIMENSION>(image->width);
+    jpeg.input_components = static_cast<int>(image->channels);
+    jpeg.in_color_space = image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&jpeg);
+    jpeg_set_quality(&jpeg, quality, TRUE);
+    constexpr int kFullColorQuality = 90;
+    if (quality >= kFullColorQuality) jpeg.comp_info[0].h_samp_factor = jpeg.comp_info[0].v_samp_factor = 1;
+    jpeg_start_compress(&jpeg, TRUE);
+    while (jpeg.next_scanline < jpeg.image_height) {
+      JSAMPROW row = const_cast<JSAMPROW>(image->values.data()) + image->row_size() * jpeg.next_scanline;
+      jpeg_write_scanlines(&jpeg, &row, 1);
+    }
+    jpeg_finish_compress(&jpeg);
+    return true;
+  }
+};
+
 }  // namespace
+
+std::vector<std::byte> encode_jpeg(const Pixels& image, int quality) {
+  JpegWriter writer;
+  if (!writer.write(&image, quality)) throw UsageError(fmt::format("image::write_jpeg: {}", writer.message));
+  const auto* const begin = reinterpret_cast<const std::byte*>(writer.bytes);
+  return {begin, begin + writer.count};
+}
 
 Pixels decode_jpeg(std::span<const std::byte> file, const std::string& name, const Limits& limits) {
   JpegReader reader;
@@ -110,10 +164,15 @@ Pixels decode_jpeg(std::span<const std::byte> file, const std::string& name, con
 
 #else
 
-Pixels decode_jpeg(std::span<const std::byte>, const std::string& name, const Limits&) {
+namespace {
+[[noreturn]] void no_jpeg(const std::string& name) {
   throw UsageError(
-      name + ": this build of Weft reads no JPEG files; install libjpeg (Debian: libjpeg62-turbo-dev) and build again");
+      name + ": this build of Weft knows no JPEG files; install libjpeg (Debian: libjpeg62-turbo-dev) and build again");
 }
+}  // namespace
+
+Pixels decode_jpeg(std::span<const std::byte>, const std::string& name, const Limits&) { no_jpeg(name); }
+std::vector<std::byte> encode_jpeg(const Pixels&, int) { no_jpeg("image::write_jpeg"); }
 
 #endif
 

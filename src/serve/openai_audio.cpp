@@ -18,6 +18,8 @@ using Format = TranscriptionRequest::Format;
 
 // A small file may claim a low rate, and would be hours of features.
 constexpr double kServedSecondsMax = 2 * 3600;
+// Of all channels; a packed file of some megabytes may hold hours of them.
+constexpr std::uint64_t kServedSamplesMax = std::uint64_t{1} << 28;
 
 double number_of(const FormPart& part, double least, double most) {
   double value = 0;
@@ -61,7 +63,7 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
                                                 const speech::Transcriber& transcriber, speech::Task task) {
   const std::vector<FormPart> parts = parse_form(type, body);
   const FormPart* file = find_part(parts, "file");
-  if (!file) refuse_field("file", "is missing: a WAV file");
+  if (!file) refuse_field("file", "is missing: a sound in WAV, FLAC, Ogg or MP3");
   if (const FormPart* name = find_part(parts, "model"); name && name->content != model)
     throw OpenAiError(
         404,
@@ -89,8 +91,9 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
     throw OpenAiError(400, error.what(), "language");
   }
   try {
-    request.sound = audio::parse_wav(std::as_bytes(std::span(file->content)),
-                                     file->file_name.empty() ? "file" : quote(file->file_name, 60));
+    request.sound =
+        audio::parse(std::as_bytes(std::span(file->content)),
+                     file->file_name.empty() ? "file" : quote(file->file_name, 60), {.samples_max = kServedSamplesMax});
   } catch (const FileError& error) {
     throw OpenAiError(400, error.what(), "file");
   }

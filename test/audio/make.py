@@ -40,6 +40,16 @@ def filters(mels, size, low, high, rate, scale, norm):
             "elements": [[int(m), int(k), float(f"{bank[m, k]:.9g}")] for m, k in busy]}
 
 
+def keep(path, result, check):
+    """Writes what was made, a line a member; or compares it with the file. Returns the exit code."""
+    text = "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()) + "\n}\n"
+    if check:
+        print("the same" if path.read_text() == text else "DIFFERS")
+        return path.read_text() != text
+    path.write_text(text)
+    return 0
+
+
 def main(check):
     x = chirp()
     result = {"frames": FRAMES, "filters": [filters(80, 400, 0, 8000, 16000, "slaney", True), filters(128, 400, 0, 8000, 16000, "slaney", True),
@@ -51,13 +61,7 @@ def main(check):
         result[f"log_mel_{mels}"] = elements(whole, 200)
     spectrum = torch.stft(torch.tensor(x).double(), 256, 100, 200, torch.hamming_window(200, dtype=torch.float64), return_complex=True).T
     result["stft_real"], result["stft_imaginary"] = elements(spectrum.real, 60), elements(spectrum.imag, 60)
-    path = pathlib.Path(__file__).parent / "features.json"
-    text = "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in result.items()) + "\n}\n"
-    if check:
-        print("the same" if path.read_text() == text else "DIFFERS")
-        return path.read_text() != text
-    path.write_text(text)
-    return 0
+    return keep(pathlib.Path(__file__).parent / "features.json", result, check)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@
 #include <exception>
 #include <string>
 
+#include "weft/error.hpp"
+
 namespace weft::test {
 
-/// The message of the E that `call` throws, or a text that says that it did not.
-template <class E, class Call>
+/// The message of the E that `call` throws (by default any of Weft), or a text that says that it did not.
+template <class E = Error, class Call>
 std::string message_of(const Call& call) {
   try {
     call();

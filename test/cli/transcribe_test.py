@@ -70,7 +70,7 @@ class Transcribe(Folder):
         self.weft("transcribe", "tiny", "a.wav", "--temperatures", "-1", code=USAGE)
         (self.folder / "bad.wav").write_bytes(self.sound.read_bytes()[:1000])
         self.assertIn("bad.wav: 202", self.weft("transcribe", "tiny", "bad.wav", code=FILE))
-        self.assertIn("is not a WAV file", self.weft("transcribe", "tiny", "tiny/config.json", code=FILE))
+        self.assertIn("is not a WAV, FLAC, Ogg or MP3 file", self.weft("transcribe", "tiny", "tiny/config.json", code=FILE))
         self.weft("transcribe", "tiny", "none.wav", code=FILE)
         self.weft("transcribe", "none", "a.wav", code=FILE)
 

@@ -70,7 +70,7 @@ class VisionTest(unittest.TestCase):
         model = self.folder / "llava"
         text = self.folder / "text.png"
         text.write_text("no image")
-        for image, fact in ((text, "neither a PNG nor a JPEG"), (self.folder / "none.png", "none.png")):
+        for image, fact in ((text, "not a PNG, JPEG"), (self.folder / "none.png", "none.png")):
             done = weft("describe", model, image)
             self.assertEqual(done.returncode, FILE)
             self.assertIn(fact, done.stderr)

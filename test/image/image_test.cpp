@@ -8,28 +8,25 @@
 #include <random>
 
 #include "base/file.hpp"
-#include "base/json.hpp"
+#include "base/message_of.hpp"
 #include "base/mutations.hpp"
 #include "base/temporary_folder.hpp"
 #include "image/codecs.hpp"
+#include "image/image_cases.hpp"
 #include "weft/error.hpp"
 
 namespace weft::image {
 namespace {
 
+using test::bytes_of;
+using test::damaged;
+using test::message_of;
+using test::view;
+
 const Json& pillow() {
   static const Json json = read_json_file(WEFT_TEST_PILLOW);
   return json;
 }
-
-std::vector<std::uint8_t> bytes_of(const Json& hex) {
-  const auto text = hex.get<std::string>();
-  std::vector<std::uint8_t> bytes;
-  for (std::size_t i = 0; i < text.size(); i += 2)
-    bytes.push_back(static_cast<std::uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
-  return bytes;
-}
-std::span<const std::byte> view(const std::vector<std::uint8_t>& bytes) { return std::as_bytes(std::span(bytes)); }
 
 Tensor image_of(const Json& hex, const Json& size) {
   const std::vector<std::uint8_t> bytes = bytes_of(hex);
@@ -41,15 +38,6 @@ Filter filter_of(const std::string& name) {
          : name == "bilinear" ? Filter::bilinear
          : name == "bicubic"  ? Filter::bicubic
                               : Filter::lanczos;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Image, FilesHaveThePixelsThatPillowReads) {
@@ -108,8 +96,8 @@ TEST(Image, ErrorsSayWhatIsWrong) {
   const auto decoded = [](std::string_view text, const Limits& limits = {}) {
     return message_of([&] { (void)decode(std::as_bytes(std::span(text)), "it", limits); });
   };
-  EXPECT_EQ(decoded("GIF89a"), "it: neither a PNG nor a JPEG file; convert the image to one of these");
-  EXPECT_EQ(decoded(""), "it: neither a PNG nor a JPEG file; convert the image to one of these");
+  EXPECT_EQ(decoded("no image"), "it: not a PNG, JPEG, WebP, GIF or BMP file; convert the image to one of these");
+  EXPECT_EQ(decoded(""), "it: not a PNG, JPEG, WebP, GIF or BMP file; convert the image to one of these");
   EXPECT_EQ(decoded("0123456789", {.file_bytes_max = 9}), "it: the file has 10 bytes; at most 9 are read");
   for (const Json& c : pillow()["files"]) {
     const std::vector<std::uint8_t> file = bytes_of(c["file"]);
@@ -161,17 +149,8 @@ TEST(Image, SurvivesDamage) {
   std::mt19937_64 random(7);
   int taken = 0;
   for (int i = 0; i < rounds; ++i) {
-    std::vector<std::uint8_t> file = files[random() % files.size()];
-    for (std::uint64_t n = 1 + random() % 4; n > 0 && !file.empty(); --n) {
-      const std::size_t at = random() % file.size();
-      switch (random() % 4) {
-        case 0: file.resize(at); break;
-        case 1: file.erase(file.begin() + static_cast<std::ptrdiff_t>(at)); break;
-        default: file[at] = static_cast<std::uint8_t>(random());
-      }
-    }
     try {
-      (void)decode(view(file), "damaged", {.pixels_max = 1 << 20});
+      (void)decode(view(damaged(files[random() % files.size()], random)), "damaged", {.pixels_max = 1 << 20});
       ++taken;
     } catch (const FileError&) {
     }

@@ -81,7 +81,7 @@ class Images(unittest.TestCase):
                           ("file:///etc/passwd", "nothing is fetched from elsewhere"),
                           ("data:image/png,abc", "is not a data: URL in base64"),
                           ("data:image/png;base64,***", "is not base64"),
-                          (url_of(b"no image"), "neither a PNG nor a JPEG"),
+                          (url_of(b"no image"), "not a PNG, JPEG"),
                           (url_of(base64.b64decode(self.urls[0].split(",")[1])[:200]), "damaged PNG"),
                           (url_of(b"\0" * (21 << 20)), "at most 20971520 are read")):
             self.refused([image(url)], fact, place)

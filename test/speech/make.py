@@ -114,14 +114,8 @@ def main(check):
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
     made = result()
-    path = HERE / "whisper.json"
-    text = "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in made.items()) + "\n}\n"
     print({key: value for key, value in made.items() if key in ("texts", "windows", "languages")})
-    if check:
-        print("the same" if path.read_text() == text else "DIFFERS")
-        return path.read_text() != text
-    path.write_text(text)
-    return 0
+    return audio.keep(HERE / "whisper.json", made, check)
 
 
 if __name__ == "__main__":

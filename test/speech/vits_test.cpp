@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/message_of.hpp"
-#include "llm/tiny_model.hpp"
 #include "runtime/devices.hpp"
+#include "speech/tiny_voice.hpp"
 #include "speech/vits_config.hpp"
 #include "webgpu_driver.hpp"
 #include "weft/error.hpp"
@@ -18,30 +18,12 @@ namespace weft::speech {
 namespace {
 
 using test::message_of;
+using test::put_voice;
 using test::TemporaryFolder;
+using test::vits_golden;
 
 constexpr const char* kText = "it's a weft-loom";
 constexpr std::uint64_t kSeed = 7;
-
-const Json& vits_golden() {
-  static const Json json = read_json_file(WEFT_TEST_VITS);
-  return json;
-}
-
-void put_voice(const TemporaryFolder& folder, const Json& c, const Json& changes = {}) {
-  test::TinyTensors tensors;
-  for (const auto& [key, extents] : c.at("tensors").items()) {
-    const Shape shape(extents.get<std::vector<Extent>>());
-    const bool is_factor = key.ends_with("weight_g") || (shape.rank() == 1 && key.ends_with(".weight"));
-    const bool is_small = shape.rank() == 1 || is_factor || key.ends_with("translate") || key.ends_with("log_scale");
-    const double scale = is_small ? 0.3 : 1.7 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
-    tensors[key] = test::random_values(key, shape, scale, is_factor ? 1 : 0);
-  }
-  Json config = c.at("config");
-  if (!changes.is_null()) config.update(changes);
-  test::put({"voice", config, tensors}, folder);
-  folder.put("vocab.json", c.at("vocabulary").dump());
-}
 
 Voice tiny_voice(const std::string& name, Device device = kCpu) {
   const TemporaryFolder folder;

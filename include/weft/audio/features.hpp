@@ -1,11 +1,15 @@
 // Spectra and mel spectrograms, as ordinary ops: they run on every device, and have gradients.
 #pragma once
 
+#include <string_view>
+
 #include "weft/tensor.hpp"
 
 namespace weft::audio {
 
 enum class WindowKind : std::uint8_t { hann, hamming, blackman, rectangular };
+/// That of a name, as it stands here. Errors: UsageError.
+WindowKind window_kind(std::string_view name);
 
 /// Frames of a short-time Fourier transform.
 struct StftOptions {
@@ -47,6 +51,8 @@ struct Spectrum {
 /// Frequencies in Hz to mels. Slaney's scale is linear up to 1 kHz (3 mels for 200 Hz) and logarithmic above (27 mels for a factor of
 /// 6.4); HTK's is 2595 log10(1 + f / 700).
 enum class MelScale : std::uint8_t { slaney, htk };
+/// That of a name, as it stands here. Errors: UsageError.
+MelScale mel_scale(std::string_view name);
 double hz_to_mel(double hz, MelScale scale);
 double mel_to_hz(double mel, MelScale scale);
 

@@ -1,4 +1,4 @@
-// Sounds in memory and in WAV files, and their conversion to one channel and to other rates.
+// Sounds in memory and in files (WAV, FLAC, Ogg, MP3), and their conversion to one channel and to other rates.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,24 @@ Sound load_wav(const std::filesystem::path& path);
 /// The same from memory; `source` names the bytes in messages.
 Sound parse_wav(std::span<const std::byte> bytes, std::string_view source);
 
+/// What a file may ask for. A short file of a packed format may hold hours.
+struct Limits {
+  std::uint64_t samples_max = std::uint64_t{1} << 30;  ///< of all channels together
+};
+
+/// Reads a sound: a WAV file as `load_wav` does, or FLAC, Ogg (Vorbis and Opus) and MP3. The bytes tell the format, not the name.
+/// Integers of b bits are divided by 2^(b-1). Memory grows with what is unpacked, whatever the header promises.
+/// Errors  FileError: as `load_wav`; another format, damage, a FLAC file that ends too early, more samples than the limit. (An Ogg or
+///         MP3 file that ends too early is a shorter one.) UsageError: a packed format, where this build of Weft was made without
+///         libsndfile.
+Sound load(const std::filesystem::path& path, const Limits& limits = {});
+/// The same from memory; `source` names the bytes in messages.
+Sound parse(std::span<const std::byte> bytes, std::string_view source, const Limits& limits = {});
+
 /// How a file stores samples.
 enum class SampleFormat : std::uint8_t { pcm8, pcm16, pcm24, pcm32, f32, f64 };
+/// That of a name, as it stands here. Errors: UsageError.
+SampleFormat sample_format(std::string_view name);
 
 /// Writes a WAV file atomically. PCM rounds to the nearest step and clips at full scale. More than two channels, and PCM of more
 /// than 16 bits, are written as WAVE_FORMAT_EXTENSIBLE.
@@ -61,5 +77,8 @@ Sound resample(const Sound& sound, int rate);
 
 /// The samples as a tensor. Shapes: -> f32 [channels, frames]
 Tensor to_tensor(const Sound& sound, Device device = default_device());
+/// The sound of samples [channels, frames], or [frames] of one channel; floats of any dtype. Errors: ShapeError for another rank,
+/// DTypeError for integers, UsageError as `save_wav`.
+Sound from_tensor(const Tensor& samples, int rate);
 
 }  // namespace weft::audio

@@ -1,0 +1,10 @@
+# FLAC, Ogg and MP3, where libsndfile is there; otherwise they are refused with a message that says so.
+find_library(WEFT_SNDFILE sndfile)
+find_path(WEFT_SNDFILE_INCLUDE sndfile.h)
+if(WEFT_SNDFILE AND WEFT_SNDFILE_INCLUDE)
+  target_link_libraries(weft_audio PRIVATE sndfile)
+  target_include_directories(weft_audio SYSTEM PRIVATE ${WEFT_SNDFILE_INCLUDE})
+  target_compile_definitions(weft_audio PRIVATE WEFT_HAS_SNDFILE)
+else()
+  message(STATUS "libsndfile was not found: of sounds only WAV files will be read (Debian: libsndfile1-dev)")
+endif()

@@ -1,0 +1,64 @@
+#include "weft/speech/values.hpp"
+
+#include "schema/value_options.hpp"
+
+namespace weft::speech {
+
+Value to_value(const Segment& s) {
+  return Value::object({{"begin", s.begin},
+                        {"end", s.end},
+                        {"text", s.text},
+                        {"tokens", Value::Array(s.tokens.begin(), s.tokens.end())},
+                        {"temperature", s.temperature},
+                        {"mean_log_probability", s.mean_log_probability},
+                        {"compression_ratio", s.compression_ratio},
+                        {"no_speech_probability", s.no_speech_probability}});
+}
+
+Value to_value(const Transcript& t) {
+  Value::Array segments;
+  for (const Segment& s : t.segments) segments.push_back(to_value(s));
+  return Value::object({{"text", t.text},
+                        {"language", t.language},
+                        {"language_probability", t.language_probability},
+                        {"seconds", t.seconds},
+                        {"segments", std::move(segments)}});
+}
+
+TranscribeOptions transcribe_options(const Value& options) {
+  TranscribeOptions o;
+  std::string task = "transcribe";
+  ValueOptions given(options, "transcribe");
+  given.read("language", o.language)
+      .read("task", task)
+      .read("timestamps", o.timestamps)
+      .read("temperatures", o.temperatures)
+      .read("compression_ratio_max", o.compression_ratio_max)
+      .read("log_probability_min", o.log_probability_min)
+      .read("no_speech_max", o.no_speech_max)
+      .read("condition_on_previous", o.condition_on_previous)
+      .read("prompt", o.prompt)
+      .read("max_tokens", o.max_tokens)
+      .read("seed", o.seed)
+      .finish();
+  if (task != "transcribe" && task != "translate")
+    throw UsageError(fmt::format("transcribe: the task is transcribe or translate, not {}", quote(task)));
+  o.task = task == "translate" ? Task::translate : Task::transcribe;
+  return o;
+}
+
+SpeakOptions speak_options(const Value& options) {
+  SpeakOptions o;
+  ValueOptions given(options, "speak");
+  given.read("rate", o.rate)
+      .read("noise", o.noise)
+      .read("duration_noise", o.duration_noise)
+      .read("speaker", o.speaker)
+      .read("seed", o.seed)
+      .read("pause", o.pause)
+      .read("is_phonemes", o.is_phonemes)
+      .finish();
+  return o;
+}
+
+}  // namespace weft::speech
