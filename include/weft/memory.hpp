@@ -5,6 +5,10 @@
 //   for (const memory::Match& match : store.search(query, {.top_k = 3})) ...
 //   store.recall(query, {.token_budget = 200}).text;             // the best texts that fit
 //   store.save("notes.metatensor");
+//
+//   memory::StoreFile notes = memory::StoreFile::open("notes.metatensor", model.width());
+//   notes.add({.text = "The dog barked."}, embedding);
+//   notes.commit();                                               // appends: the cost is that of what is new
 #pragma once
 
 #include <cstdint>
@@ -93,13 +97,46 @@ class Store {
   Recall recall(std::span<const float> query, const RecallOptions& options = {}) const;
 
   /// A metatensor file (weft/metatensor.hpp) with the tensor "embeddings" f32 [entries, width] and the blob "entries", JSON each.
-  /// It appears whole or not at all: after a crash it is the old one or the new one. Errors: FileError.
+  /// It appears whole or not at all: after a crash it is the old one or the new one. Changes that a StoreFile has appended to the file
+  /// that is replaced go with it. Errors: FileError.
   void save(const std::filesystem::path& path) const;
-  /// Errors: FileError for a file that is missing or damaged, or not such a file.
+  /// The file, with the changes that a StoreFile has appended to it. Errors: FileError for a file that is missing or damaged, or not
+  /// such a file.
   static Store load(const std::filesystem::path& path);
 
  private:
+  friend class StoreFile;
   struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A store and its file, to which changes are appended: into a journal beside it, PATH.journal, which `Store::load` reads too. A journal
+/// that has grown larger than the file (and than a megabyte) is worked into it. One object has a file at a time.
+class StoreFile {
+ public:
+  /// Loads the file; makes an empty one of this width if there is none. Errors: FileError as Store::load, if there is no file and no
+  /// width, or if another StoreFile, of this or another program, has it; UsageError for a width that is not that of the file.
+  static StoreFile open(const std::filesystem::path& path, std::optional<Extent> width = {});
+  ~StoreFile();
+  StoreFile(StoreFile&&) noexcept;
+  StoreFile& operator=(StoreFile&&) noexcept;
+
+  const Store& store() const;
+  /// As those of Store. The file has the change after `commit`.
+  std::string add(Entry entry, std::span<const float> embedding);
+  bool remove(std::string_view id);
+  /// Appends the changes since the last commit, and waits until they are on the disk. After a crash the file has all of them or none.
+  /// Errors: FileError; then the file has none of them, and `commit` may be tried again, unless another program has replaced the file.
+  void commit();
+  /// Writes the whole file, as Store::save does, and empties the journal. Errors: as `commit`.
+  void compact();
+  /// Bytes of the journal.
+  std::uint64_t journal_bytes() const;
+
+ private:
+  friend class Store;
+  struct State;
+  explicit StoreFile(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -12,17 +12,11 @@
 #include <optional>
 #include <random>
 
+#include "base/file_calls.hpp"
 #include "base/file_system.hpp"
 #include "weft/error.hpp"
 
 namespace weft {
-namespace {
-
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-// Linux moves at most 0x7ffff000 bytes per call; with smaller pieces an interrupted call costs little.
-constexpr std::size_t kMaxCallBytes = std::size_t{64} << 20;
-constexpr std::string_view kTemporaryMark = ".tmp-";
-constexpr std::size_t kRandomDigits = 16;
 
 std::string fact_and_cure(int error) {
   switch (error) {
@@ -45,18 +39,32 @@ std::string fact_and_cure(int error) {
   }
 }
 
-[[noreturn]] void throw_file_error(std::string_view doing, const std::filesystem::path& path, int error) {
+void throw_file_error(std::string_view doing, const std::filesystem::path& path, int error) {
   throw FileError(fmt::format("cannot {} '{}': {}", doing, path.string(), fact_and_cure(error)));
 }
 
-/// Repeats a call that a signal interrupted.
-template <class Call>
-auto retry_interrupted(const Call& call) {
-  while (true) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
+
+int sync_folder(const std::filesystem::path& folder) {
+  const int fd =
+      retry_interrupted([&] { return file_system().open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
+  if (fd < 0) return errno;
+  const int result = retry_interrupted([&] { return file_system().fsync(fd); });
+  const int error = errno;
+  file_system().close(fd);
+  // Some network file systems do not support fsync on folders: they order renames themselves.
+  return result == 0 || error == EINVAL || error == ENOTSUP ? 0 : error;
+}
+
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+// Linux moves at most 0x7ffff000 bytes per call; with smaller pieces an interrupted call costs little.
+constexpr std::size_t kMaxCallBytes = std::size_t{64} << 20;
+constexpr std::string_view kTemporaryMark = ".tmp-";
+constexpr std::size_t kRandomDigits = 16;
 
 /// Owns a descriptor on paths that may throw.
 class Descriptor {
@@ -131,10 +139,6 @@ Bytes read_whole(const std::filesystem::path& path, std::uint64_t max_bytes) {
   return bytes;
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
-
 std::optional<std::uint64_t> free_bytes(const std::filesystem::path& folder) {
   struct ::statvfs status {};
   if (file_system().statvfs(folder.c_str(), &status) != 0) return std::nullopt;  // advice only: writing reports it
@@ -151,18 +155,6 @@ bool is_leftover_name(std::string_view name) {
   const std::string_view digits = name.substr(name.size() - kRandomDigits);
   const std::string_view mark = name.substr(name.size() - kRandomDigits - kTemporaryMark.size(), kTemporaryMark.size());
   return mark == kTemporaryMark && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-/// Makes renames in `folder` survive a power failure. Returns an errno value, 0 for success.
-int sync_folder(const std::filesystem::path& folder) {
-  const int fd =
-      retry_interrupted([&] { return file_system().open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
-  if (fd < 0) return errno;
-  const int result = retry_interrupted([&] { return file_system().fsync(fd); });
-  const int error = errno;
-  file_system().close(fd);
-  // Some network file systems do not support fsync on folders: they order renames themselves.
-  return result == 0 || error == EINVAL || error == ENOTSUP ? 0 : error;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,21 +52,23 @@ std::vector<std::string> texts_of(const MemoryRequest& r) {
 int add_texts(const MemoryRequest& r) {
   const std::vector<std::string> texts = texts_of(r);
   const Value metadata = Value::parse(r.metadata, "--metadata");
+  if (!metadata.is_object()) throw UsageError("memory add: --metadata is not a JSON object");
   const llm::Model model = load_language_model(r.model);
-  memory::Store store = fs::exists(r.memory) ? memory::Store::load(r.memory) : memory::Store(model.width());
-  const auto width = static_cast<std::size_t>(model.width());
+  // What is wrong with a text is told before there is a file.
+  std::vector<float> rows;
   for (std::size_t first = 0; first < texts.size(); first += kEmbeddedAtOnce) {
-    const std::vector<std::string> some(
-        texts.begin() + static_cast<std::ptrdiff_t>(first),
-        texts.begin() + static_cast<std::ptrdiff_t>(std::min(texts.size(), first + kEmbeddedAtOnce)));
-    const std::vector<float> rows = model.embed(some).to_vector<float>();
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      const std::string id =
-          store.add({{}, r.name_space, some[i], metadata}, std::span(rows).subspan(i * width, width));
-      put_text(id + "\n");
-    }
+    const std::size_t count = std::min(kEmbeddedAtOnce, texts.size() - first);
+    const auto some = std::span<const std::string>(texts).subspan(first, count);
+    const std::vector<float> made = model.embed(some).to_vector<float>();
+    rows.insert(rows.end(), made.begin(), made.end());
   }
-  store.save(r.memory);
+  memory::StoreFile store = memory::StoreFile::open(r.memory, model.width());
+  const auto width = static_cast<std::size_t>(model.width());
+  std::string ids;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    ids += store.add({{}, r.name_space, texts[i], metadata}, std::span(rows).subspan(i * width, width)) + "\n";
+  store.commit();
+  put_text(ids);
   return kOk;
 }
 
@@ -104,12 +107,12 @@ int recall(const MemoryRequest& r) {
 }
 
 int remove(const MemoryRequest& r) {
-  memory::Store store = memory::Store::load(r.memory);
+  memory::StoreFile store = memory::StoreFile::open(r.memory);
   for (const std::string& id : r.ids)
     if (!store.remove(id))
       throw UsageError(
           fmt::format("{}: there is no entry {}; weft memory list shows all", r.memory.string(), quote(id)));
-  store.save(r.memory);
+  store.commit();
   return kOk;
 }
 

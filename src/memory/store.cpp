@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <random>
 
 #include "base/quote.hpp"
-#include "base/text_map.hpp"
 #include "base/utf8.hpp"
+#include "memory/store_state.hpp"
 #include "weft/error.hpp"
-#include "weft/memory.hpp"
-#include "weft/metatensor.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::memory {
 namespace {
 
-// Rows of a block. All blocks have this shape, so that one plan computes every product.
-constexpr std::size_t kBlockRows = 1024;
 constexpr Extent kWidthMax = 65'536;
-constexpr const char* kFormatKey = "weft.memory";
 
 /// v / |v|. Errors: UsageError.
 std::vector<float> normalised(std::span<const float> given, Extent width, std::string_view what) {
@@ -52,45 +46,6 @@ bool has_tensor(const Value& value) {
 
 }  // namespace
 
-struct Store::State {
-  /// Up to kBlockRows rows, and the tensor of them with zeros behind; undefined after a change.
-  struct Block {
-    std::vector<float> rows;
-    Tensor tensor;
-  };
-  Extent width;
-  std::vector<Entry> entries;
-  std::vector<Block> blocks;
-  TextMap<std::size_t> places;  // by id
-  std::mt19937_64 random{std::random_device{}()};
-
-  std::span<float> row(std::size_t i) {
-    Block& block = blocks[i / kBlockRows];
-    return std::span(block.rows)
-        .subspan((i % kBlockRows) * static_cast<std::size_t>(width), static_cast<std::size_t>(width));
-  }
-  void append(const std::vector<float>& row) {
-    if (entries.size() % kBlockRows == 0) blocks.emplace_back();
-    Block& block = blocks.back();
-    block.rows.insert(block.rows.end(), row.begin(), row.end());
-    block.tensor = {};
-  }
-  const Tensor& tensor_of(Block& block) const {
-    if (!block.tensor.defined() || block.tensor.device() != default_device()) {
-      std::vector<float> padded = block.rows;
-      padded.resize(kBlockRows * static_cast<std::size_t>(width));
-      block.tensor = tensor<float>(std::span<const float>(padded), {static_cast<Extent>(kBlockRows), width});
-    }
-    return block.tensor;
-  }
-  std::string new_id() {
-    std::string id;
-    do id = fmt::format("m-{:016x}", random());
-    while (places.contains(id));
-    return id;
-  }
-};
-
 Store::Store(Extent width) : state_(std::make_unique<State>()) {
   if (width < 1 || width > kWidthMax)
     throw UsageError(fmt::format("memory: a width of {}; 1 to {} are possible", width, kWidthMax));
@@ -117,6 +72,13 @@ std::string Store::add(Entry entry, std::span<const float> embedding) {
   state_->places.emplace(entry.id, state_->entries.size());
   state_->entries.push_back(std::move(entry));
   return state_->entries.back().id;
+}
+
+void Store::State::restore(Store& store, Entry entry, std::span<const float> row) {
+  const std::size_t place = entries.size();
+  if (entry.id.empty()) throw UsageError(fmt::format("entry {} has no id", place));
+  store.add(std::move(entry), row);
+  std::copy(row.begin(), row.end(), this->row(place).begin());
 }
 
 bool Store::remove(std::string_view id) {
@@ -201,57 +163,6 @@ Recall Store::recall(std::span<const float> query, const RecallOptions& options)
     made.matches.push_back(std::move(match));
   }
   return made;
-}
-
-void Store::save(const std::filesystem::path& path) const {
-  std::vector<std::string> texts;
-  for (const Entry& entry : state_->entries)
-    texts.push_back(
-        Value::object(
-            {{"id", entry.id}, {"namespace", entry.name_space}, {"text", entry.text}, {"metadata", entry.metadata}})
-            .to_json());
-  const auto rows = [this](const std::function<void(std::span<const std::byte>)>& put) {
-    for (const State::Block& block : state_->blocks) put(std::as_bytes(std::span(block.rows)));
-  };
-  metatensor::Writer()
-      .tensor("embeddings", DType::f32, {static_cast<Extent>(state_->entries.size()), state_->width}, rows)
-      .blob("entries", texts)
-      .metadata(kFormatKey, "1")
-      .save(path);
-}
-
-Store Store::load(const std::filesystem::path& path) {
-  const metatensor::File file = metatensor::File::open(path);
-  const auto refuse = [&](std::string_view fact) {
-    throw FileError(fmt::format("{}: {}; give a file that a memory was saved in", path.string(), fact));
-  };
-  const auto format = file.metadata().find(kFormatKey);
-  if (format == file.metadata().end() || format->second != "1") refuse("it is not a memory of version 1");
-  const metatensor::Node *const embeddings = file.schema().find("embeddings"), *const entries =
-                                                                                   file.schema().find("entries");
-  if (!embeddings || embeddings->kind != metatensor::Kind::flat || embeddings->dtype != DType::f32 ||
-      embeddings->shape.rank() != 2 || !entries || entries->kind != metatensor::Kind::blob ||
-      entries->count != static_cast<std::uint64_t>(embeddings->shape[0]))
-    refuse("it has not the embeddings f32 [entries, width] and as many entries");
-  const std::span<const std::byte> bytes = file.bytes("embeddings");
-  const auto width = static_cast<std::size_t>(embeddings->shape[1]);
-  std::vector<float> row(width);
-  try {
-    Store store(embeddings->shape[1]);
-    for (std::uint64_t i = 0; i < entries->count; ++i) {
-      std::memcpy(row.data(), bytes.data() + i * width * sizeof(float), width * sizeof(float));
-      const std::span<const std::byte> text = file.bytes(fmt::format("entries.{}", i));
-      const Value entry = Value::parse({reinterpret_cast<const char*>(text.data()), text.size()}, "an entry");
-      const std::string& id = entry["id"].string();
-      if (id.empty()) refuse(fmt::format("entry {} has no id", i));
-      store.add({id, entry["namespace"].string(), entry["text"].string(), entry["metadata"]}, row);
-      // The very bits that were stored.
-      std::copy(row.begin(), row.end(), store.state_->row(i).begin());
-    }
-    return store;
-  } catch (const UsageError& error) {
-    throw FileError(fmt::format("{}: {}", path.string(), error.what()));
-  }
 }
 
 Value to_value(const Match& match) {

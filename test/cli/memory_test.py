@@ -46,7 +46,11 @@ class Memory(unittest.TestCase):
         self.assertEqual(self.weft("recall", "m.metatensor", "w20 w21", self.model, "--tokens", 2), "")
         self.assertEqual(len(self.weft("recall", "m.metatensor", "w20 w21", self.model, "--tokens", 100).splitlines()), 4)
 
+        # Both commands have appended: the file is as the first one made it, and the journal has the rest.
+        self.assertGreater((self.root / "m.metatensor.journal").stat().st_size, 500)
+        size = (self.root / "m.metatensor").stat().st_size
         self.weft("remove", "m.metatensor", ids[0])
+        self.assertEqual((self.root / "m.metatensor").stat().st_size, size)
         self.assertEqual(len(self.weft("list", "m.metatensor").splitlines()), 3)
         self.assertIn("there is no entry", self.weft("remove", "m.metatensor", ids[0], code=2))
 
