@@ -1,5 +1,5 @@
 // The operations that Weft itself offers: tensor ops, tensors by handle, gradient checks, files of tensors, language models,
-// training runs, volumetric networks, vector memories, checkpoints and data sets.
+// training runs, volumetric networks, vector memories, images, sounds, vision and speech models, checkpoints and data sets.
 #pragma once
 
 #include <chrono>
@@ -69,6 +69,10 @@ class Handles {
 /// | `training` | `start`, `observe`, `stop`, `list` | `training:run`, `training:read` |
 /// | `grid` | `create`, `load`, `save`, `list`, `describe`, `remove`, `forward`, `train`, `train_step`, `reset_optimizer`, `read_parameters`, `write_parameters`, `morph`, `dna`, `compare`, `splice`, `mutate`, `evolve` | `grid:create`, `grid:run`, `grid:train`; actions `create`, `read`, `run` and `train` on `network:NAME`; for files also those of `weights` |
 /// | `memory` | `create`, `load`, `save`, `drop`, `describe`, `add`, `remove`, `search`, `recall` | `memory:create`, `memory:run`; actions `create`, `read` and `write` on `memory:NAME`; for files and models also those of `weights` and `model` |
+/// | `image` | `decode`, `read`, `encode`, `write`, `resize`, `center_crop` | `media:run`; for files also those of `weights` |
+/// | `audio` | `decode`, `read`, `encode`, `write`, `mono`, `resample`, `stft`, `istft`, `mel_filters`, `log_mel_spectrogram` | `media:run`; for files also those of `weights` |
+/// | `vision` | `load`, `list`, `describe`, `unload`, `embed`, `compare`, `classify` | `vision:load`; actions `load`, `describe` and `run` on `vision:NAME`; to load also those of `weights` |
+/// | `speech` | `load`, `list`, `describe`, `unload`, `transcribe`, `stream`, `detect_language`, `speak` | `speech:load`; actions `load`, `describe` and `run` on `speech:NAME`; to load also those of `weights` |
 /// | `checkpoint` | `describe` | `files:read` |
 /// | `dataset` | `describe` | `files:read` |
 class Catalogue {

@@ -31,6 +31,8 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   add_training_operations(to, options);
   add_grid_operations(to, options);
   add_memory_operations(to, options);
+  add_media_operations(to, options);
+  add_sense_operations(to, options);
 }
 
 Catalogue::~Catalogue() = default;

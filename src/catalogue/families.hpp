@@ -20,6 +20,8 @@ std::function<void(const std::string& name, const std::filesystem::path& path)> 
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
 void add_grid_operations(Registry& registry, const CatalogueOptions& options);
 void add_memory_operations(Registry& registry, const CatalogueOptions& options);
+void add_media_operations(Registry& registry, const CatalogueOptions& options);
+void add_sense_operations(Registry& registry, const CatalogueOptions& options);
 
 /// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it is inside a folder of the options, with
 /// links followed.

@@ -1,7 +1,9 @@
 // Language models as operations. A loaded model is a resource, model:NAME. One call at a time uses a model; others wait.
 #include <fmt/format.h>
 
+#include "catalogue/engine_errors.hpp"
 #include "catalogue/families.hpp"
+#include "catalogue/media_values.hpp"
 #include "catalogue/named_resources.hpp"
 #include "weft/error.hpp"
 #include "weft/llm.hpp"
@@ -35,6 +37,19 @@ llm::GenerateOptions generate_options(Context& call) {
   return options;
 }
 
+/// The content is a text, or a list of {"text"} and {"image"}.
+llm::Message message_of(const std::string& role, const Value& content) {
+  if (content.is_string()) return {role, content.string()};
+  llm::Message message{role, ""};
+  for (const Value& part : content.elements()) {
+    if (const Value* text = part.find("text"))
+      message.parts.emplace_back(text->string());
+    else
+      message.parts.emplace_back(image_of(part["image"].tensor()));
+  }
+  return message;
+}
+
 // Emits pieces of text as they are made, then the reason why the generation ended.
 Value stream(Context& call, llm::Generation generation) {
   for (const std::string_view piece : generation) call.emit(Value::object({{"text", piece}}));
@@ -57,6 +72,9 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
     Registry& registry, const CatalogueOptions& options) {
   auto models = std::make_shared<Models>("model", "MODEL", std::size_t{1000});
   const DeclaredError missing{"MODEL_NOT_FOUND", "no such model is loaded", true, 404};
+  std::vector<DeclaredError> chat_errors = engine_errors();
+  chat_errors.push_back(missing);
+  chat_errors.push_back({"FILE_ERROR", "an image that is damaged, too large, or of an unknown format"});
   const auto on_model = [](const char* action) {
     return Access{.resource_type = "model", .resource_action = action, .resource_input = "model"};
   };
@@ -154,17 +172,21 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
        .input = schema_of(fmt::format(
            R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
                   "model": {{"type": "string"}}, "messages": {{"type": "array", "minItems": 1, "items": {{"type": "object", "required": ["role", "content"],
-                  "additionalProperties": false, "properties": {{"role": {{"type": "string"}}, "content": {{"type": "string"}}}}}}}}, {}}}}})",
-           kSamplingProperties)),
+                  "additionalProperties": false, "properties": {{"role": {{"type": "string"}}, "content": {{"description": "a text, or texts and images",
+                  "anyOf": [{{"type": "string"}}, {{"type": "array", "minItems": 1, "maxItems": 64, "items": {{"type": "object", "minProperties": 1, "maxProperties": 1,
+                  "additionalProperties": false, "properties": {{"text": {{"type": "string"}}, "image": {}}}}}}}]}}}}}}}}, {}}}}})",
+           kImageSchema, kSamplingProperties)),
        .output = schema_of(kStreamOutput),
-       .errors = {missing},
+       .errors = chat_errors,
        .access = on_model("run")},
       [models](Context& call) {
         std::vector<llm::Message> messages;
-        for (const Value& message : call.input("messages").elements())
-          messages.push_back({message["role"].string(), message["content"].string()});
-        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
-          return stream(call, model.chat(messages, generate_options(call)));
+        return with_codes([&] {
+          for (const Value& message : call.input("messages").elements())
+            messages.push_back(message_of(message["role"].string(), message["content"]));
+          return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
+            return stream(call, model.chat(messages, generate_options(call)));
+          });
         });
       });
   registry.add({.space = "model",

@@ -28,6 +28,12 @@ void collect(const Value& value, const std::string& path, NamedTensors& tensors)
   }
 }
 
+/// A file as u8 [bytes].
+Tensor bytes_in(const fs::path& path) {
+  const MappedFile file(path);
+  return tensor_from_bytes(file.bytes().data(), {static_cast<Extent>(file.bytes().size())}, DType::u8, kCpu);
+}
+
 }  // namespace
 
 Offer::Offer(const Elsewhere& place) {
@@ -49,9 +55,19 @@ Value call_input(const std::string& text, const std::vector<std::string>& tensor
     input = Value::parse(text, "--input");
   input = op::from_wire(std::move(input), handles, "owner");
   for (const std::string& pair : tensors) {
-    const auto [name, file] = named_file(pair, "--tensor", "FILE.npy");
+    auto [name, file] = named_file(pair, "--tensor", "FILE");
     if (!input.is_object()) throw UsageError("--tensor adds members to an input that is an object");
-    input.members().set(name, load_npy(file));
+    Tensor tensor = fs::path(file).extension() == ".npy" ? load_npy(file) : bytes_in(file);
+    if (!name.ends_with("[]")) {
+      input.members().set(name, std::move(tensor));
+      continue;
+    }
+    name.resize(name.size() - 2);
+    if (!input.find(name)) input.members().set(name, Value::Array());
+    Value& list = *input.members().find(name);
+    if (!list.is_array())
+      throw UsageError(fmt::format("--tensor {}: the member {} is not a list", quote(pair), quote(name)));
+    list.elements().push_back(std::move(tensor));
   }
   return input;
 }
@@ -65,7 +81,13 @@ void write_tensors(const fs::path& path, const Value& data) {
   if (tensors.size() > 1)
     throw UsageError(
         fmt::format("--out: the answer has {} tensors; write a .npz or .safetensors file", tensors.size()));
-  save_npy(path, tensors.begin()->second);
+  const Tensor& tensor = tensors.begin()->second;
+  if (path.extension() == ".npy") return save_npy(path, tensor);
+  if (tensor.dtype() != DType::u8 || tensor.rank() != 1)
+    throw UsageError(fmt::format("--out: the answer is {} {}, not the bytes of a file; write it to a .npy file",
+                                 name_of(tensor.dtype()), tensor.shape().to_string()));
+  const std::vector<std::uint8_t> bytes = tensor.to_vector<std::uint8_t>();
+  write_file_atomically(path, [&](AtomicFile& out) { out.write(std::as_bytes(std::span(bytes))); });
 }
 
 int exit_code_of(const op::OperationError& error) {

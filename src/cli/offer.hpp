@@ -22,10 +22,12 @@ struct Offer {
   operations::Handles none;
 };
 
-/// --input, which is JSON or @FILE, with the arrays of --tensor (NAME=FILE.npy) as members. Errors: UsageError, FileError.
+/// --input, which is JSON or @FILE, with those of --tensor as members: NAME=FILE.npy is an array, NAME=FILE of another suffix the bytes of
+/// the file as u8 [bytes]. NAME[]=FILE adds to a list. Errors: UsageError, FileError.
 Value call_input(const std::string& input, const std::vector<std::string>& tensors, operations::Handles& handles);
 
-/// Writes the tensors of an answer, by their paths, to a file of its ending. Errors: UsageError if there are none, or too many.
+/// Writes the tensors of an answer, by their paths, to a file of its ending; u8 [bytes] alone as the file of any other ending. Errors:
+/// UsageError if there are none, or too many.
 void write_tensors(const std::filesystem::path& path, const Value& data);
 
 int exit_code_of(const operations::OperationError& error);

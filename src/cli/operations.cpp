@@ -144,9 +144,14 @@ void set_up_operations(CLI::App& app, Action& action) {
   call_app->add_option("id", request->id, "namespace.name, as in tensor.matmul")->required();
   call_app->add_option("--input", request->input, "the input as JSON, or @FILE");
   call_app
-      ->add_option("--tensor", request->tensors, "NAME=FILE.npy: a member of the input, from a file; may be repeated")
+      ->add_option("--tensor", request->tensors,
+                   "NAME=FILE: a member of the input, an array from a .npy file or else the bytes of the file; "
+                   "NAME[]=FILE adds to a list; may be "
+                   "repeated")
       ->take_all();
-  call_app->add_option("--out", request->out, "write tensors of the answer to .npy, .npz or .safetensors");
+  call_app->add_option(
+      "--out", request->out,
+      "write tensors of the answer to .npy, .npz or .safetensors, and the bytes of a file to any other");
   call_app->add_option("--device", request->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   call_app->add_option("--timeout", request->timeout, "seconds after which the call ends")
       ->check(CLI::NonNegativeNumber);

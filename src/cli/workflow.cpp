@@ -136,7 +136,10 @@ void set_up_workflow(CLI::App& app, Action& action) {
   run_app->add_option("file", request->file, "the template as JSON; - for standard input")->required();
   run_app->add_option("--input", request->input, "the input as JSON, or @FILE");
   run_app
-      ->add_option("--tensor", request->tensors, "NAME=FILE.npy: a member of the input, from a file; may be repeated")
+      ->add_option("--tensor", request->tensors,
+                   "NAME=FILE: a member of the input, an array from a .npy file or else the bytes of the file; "
+                   "NAME[]=FILE adds to a list; may be "
+                   "repeated")
       ->take_all();
   run_app->add_option("--out", request->out, "write tensors of the result to .npy, .npz or .safetensors");
   run_app->add_option("--graph", request->graph, "write what ran, and how it ended, to this file as JSON");

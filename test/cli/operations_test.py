@@ -92,6 +92,28 @@ class Operations(unittest.TestCase):
             self.assertEqual((path / "y.npy").read_bytes()[-8:], struct.pack("<2f", 2, 3))
             self.assertEqual(json.loads(run.stdout), {"result": {"$tensor": {"dtype": "f32", "shape": [2]}}})
 
+    def test_files_of_images_and_sounds(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "tone.npy").write_bytes(npy([1, 400], [0.5 * (-1) ** (i // 8) for i in range(400)]))
+            wav = folder / "tone.wav"
+            self.call("audio.encode", {"rate": 8000, "format": "f32"}, "--tensor", f"sound={folder / 'tone.npy'}", "--out", wav)
+            with open(wav, "rb") as file:
+                self.assertEqual(file.read(4), b"RIFF")
+            answer, = self.call("audio.resample", {"to": 4000}, "--tensor", f"sound={wav}")
+            self.assertEqual((answer["rate"], answer["sound"]["$tensor"]["shape"]), (4000, [1, 200]))
+            pixels = {"$tensor": {"dtype": "u8", "shape": [1, 2, 3], "data": base64.b64encode(bytes([1, 2, 3, 250, 0, 9])).decode()}}
+            png = folder / "a.png"
+            self.call("image.encode", {"image": pixels}, "--out", png)
+            answer, = self.call("image.resize", {"height": 2, "width": 2, "filter": "nearest"}, "--tensor", f"image={png}")
+            self.assertEqual(base64.b64decode(answer["image"]["$tensor"]["data"]), bytes([1, 2, 3, 250, 0, 9] * 2))
+            run = weft("call", "tensor.abs", "--input", '{"x": -1}', "--out", folder / "a.png", "--device", "cpu")
+            self.assertEqual((run.returncode, "not the bytes of a file" in run.stderr), (USAGE, True))
+            run = weft("call", "image.decode", "--tensor", f"file={folder / 'tone.npy'}", "--device", "cpu")
+            self.assertEqual(run.returncode, USAGE)   # floats are no bytes
+            run = weft("call", "image.decode", "--tensor", f"file={wav}", "--device", "cpu")
+            self.assertEqual((run.returncode, "not a PNG" in run.stderr), (FILE, True))
+
     def test_subscription(self):
         with tempfile.TemporaryDirectory() as folder:
             run = weft("call", "training.observe", "--input", '{"run": "run-1"}')
@@ -107,7 +129,7 @@ class Operations(unittest.TestCase):
                 (["call", "tensor.softmax", "--input", "{"], FILE, "--input: line 1, column"),
                 (["call", "tensor.softmax", "--input", "@/nonexistent"], FILE, "/nonexistent"),
                 (["call", "tensor.softmax", "--input", '{"x": 1, "axis": 9}', "--device", "cpu"], USAGE, "SHAPE_ERROR"),
-                (["call", "tensor.softmax", "--tensor", "x"], USAGE, "NAME=FILE.npy"),
+                (["call", "tensor.softmax", "--tensor", "x"], USAGE, "NAME=FILE"),
                 (["call", "weights.list", "--input", '{"path": "/nonexistent"}'], FILE, "FILE_ERROR"),
                 (["call", "gradient.check", "--input", '{"op": "argmax", "input": {}}'], FAILURE, "NO_GRADIENT"),
                 (["call", "tensor.neg", "--input", '{"x": {"$tensor": {"dtype": "f32", "shape": [2], "data": "AA=="}}}'], USAGE, "/x: \"data\" has 1 bytes"),

@@ -1,0 +1,306 @@
+// Vision and speech models as operations. A loaded model is a resource, vision:NAME or speech:NAME, with the actions load, describe and run.
+// One call at a time uses a model; others wait.
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "catalogue/engine_errors.hpp"
+#include "catalogue/families.hpp"
+#include "catalogue/held_networks.hpp"
+#include "catalogue/media_values.hpp"
+#include "catalogue/named_resources.hpp"
+#include "speech/model_type.hpp"
+#include "weft/speech.hpp"
+#include "weft/vision.hpp"
+
+namespace weft::operations {
+namespace {
+
+constexpr std::size_t kModelsMax = 1000;
+
+/// The operations that every kind of model has, and what the others of its namespace share.
+template <class Model>
+struct SenseFamily {
+  Registry& registry;
+  std::string space;
+  std::shared_ptr<NamedResources<Model>> models;
+
+  SenseFamily(Registry& to, const char* name, const char* code)
+      : registry(to),
+        space(name),
+        models(std::make_shared<NamedResources<Model>>(name, code, kModelsMax)),
+        code_(code) {}
+
+  void add(const char* name, Kind kind, const char* description, const std::string& properties, const char* required,
+           const char* output, const char* action, std::function<Value(Context&)> run) const {
+    Specification s{.space = space, .name = name, .kind = kind, .title = name, .description = description};
+    s.input = schema_of(fmt::format(
+        R"({{"type": "object", "required": ["model"{}], "additionalProperties": false, "properties": {{"model": {}{}{}}}}})",
+        required, kNetworkName, properties.empty() ? "" : ", ", properties));
+    s.output = schema_of(output);
+    s.errors = engine_errors();
+    s.errors.push_back({code_ + "_NOT_FOUND", "no such model is loaded", true, 404});
+    s.errors.push_back({code_ + "_EXISTS", "the name is taken", true, 409});
+    s.errors.push_back({code_ + "_LIMIT", "as many models are loaded as there may be", true, 429});
+    s.errors.push_back({"WRONG_MODEL", "the model is of another kind than the operation needs"});
+    s.errors.push_back({"FILE_ERROR", "a file that is missing, damaged, too large, or of an unknown format"});
+    s.access = {.resource_type = space, .resource_action = action, .resource_input = "model"};
+    if (std::string_view(action) == "load") s.access.scopes = {space + ":load"};
+    registry.add(std::move(s), [run = std::move(run)](Context& call) { return with_codes([&] { return run(call); }); });
+  }
+
+  /// load, list, describe and unload.
+  void add_common(const char* what, const CatalogueOptions& options, Model (*load)(const std::filesystem::path&),
+                  Value (*describe)(const Model&)) const {
+    constexpr const char* kNothing = R"({"type": "object", "maxProperties": 0})";
+    add("load", Kind::mutation, what, R"("path": {"type": "string"})", R"(, "path")", "true", "load",
+        [models = models, options, load, describe](Context& call) {
+          const std::string &name = call.input("model").string(), &path = call.input("path").string();
+          require_right(call, "weights", path, "read");
+          models->check_free(name);
+          Model model = load(allowed_path(options, path, false));
+          Value answer = describe(model);
+          models->add(name, std::move(model));
+          return answer;
+        });
+    registry.add(
+        {.space = space,
+         .name = "list",
+         .title = "list",
+         .description = "Names of the loaded models that the caller may describe.",
+         .input = schema_of(R"({"type": ["object", "null"]})"),
+         .output = schema_of(
+             R"({"type": "object", "properties": {"models": {"type": "array", "items": {"type": "string"}}}})")},
+        [models = models](Context& call) {
+          return Value::object({{"models", models->names(call, "describe")}});
+        });
+    add("describe", Kind::query, "What a loaded model is, and its sizes.", "", "", "true", "describe",
+        [use = this->use(), describe](Context& call) { return use(call, describe); });
+    add("unload", Kind::mutation, "Frees a model, once calls that use it have ended.", "", "", kNothing, "load",
+        [models = models](Context& call) {
+          models->remove(call.input("model").string());
+          return Value(Value::Object());
+        });
+  }
+
+  /// use(call, f): f of the model that the call names.
+  auto use() const {
+    return [models = models](Context& call, const auto& function) {
+      return models->find(call.input("model").string())->use(call, function);
+    };
+  }
+
+ private:
+  std::string code_;
+};
+
+template <class Wanted, class Model>
+const Wanted& as(const Model& model, const char* needed) {
+  if (const auto* found = std::get_if<Wanted>(&model)) return *found;
+  throw OperationError("WRONG_MODEL", fmt::format("the operation needs {}", needed));
+}
+
+// ---- Vision
+
+using VisionModel = std::variant<vision::Encoder, vision::Classifier>;
+
+VisionModel load_vision(const std::filesystem::path& path) {
+  if (speech::model_type_of(path) == "vit") return vision::Classifier::load(path);
+  return vision::Encoder::load(path);
+}
+Value describe_vision(const VisionModel& model) {
+  if (const auto* encoder = std::get_if<vision::Encoder>(&model))
+    return Value::object({{"kind", "encoder"}, {"width", encoder->width()}, {"text", encoder->describe()}});
+  return Value::object({{"kind", "classifier"}});
+}
+
+std::vector<Tensor> images_of(const Value& images) {
+  std::vector<Tensor> all;
+  for (const Value& each : images.elements()) all.push_back(image_of(each.tensor()));
+  return all;
+}
+std::vector<std::string> texts_of(const Value& texts) {
+  std::vector<std::string> all;
+  for (const Value& each : texts.elements()) all.push_back(each.string());
+  return all;
+}
+
+void add_vision_operations(Registry& registry, const CatalogueOptions& options) {
+  const SenseFamily<VisionModel> family(registry, "vision", "VISION_MODEL");
+  family.add_common(
+      "Loads a folder of CLIP or SigLIP, which embed images and texts, or of ViT, which classifies images.", options,
+      load_vision, describe_vision);
+  const std::string images = fmt::format(
+                        R"("images": {{"type": "array", "minItems": 1, "maxItems": 256, "items": {}}})", kImageSchema),
+                    texts =
+                        R"("texts": {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string"}})";
+  family.add(
+      "embed", Kind::query, "Rows of images f32 [images, width], and of texts f32 [texts, width], in one space.",
+      images + ", " + texts +
+          R"(, "normalize": {"type": "boolean", "default": true, "description": "rows of length 1"})",
+      "",
+      R"({"type": "object", "properties": {"images": {"x-tensor": {"dtypes": ["f32"]}}, "texts": {"x-tensor": {"dtypes": ["f32"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const Value &in = call.input(), *pictures = in.find("images"), *words = in.find("texts");
+        if (!pictures && !words) throw UsageError("give images, texts, or both");
+        const vision::EncoderOptions how{.normalize = in["normalize"].boolean()};
+        const std::vector<Tensor> pixels = pictures ? images_of(*pictures) : std::vector<Tensor>();
+        return use(call, [&](const VisionModel& model) {
+          const auto& encoder = as<vision::Encoder>(model, "an encoder of images and texts");
+          Value::Object answer;
+          if (pictures) answer.set("images", encoder.embed_images(pixels, how));
+          if (words) answer.set("texts", encoder.embed_texts(texts_of(*words), how));
+          return Value(std::move(answer));
+        });
+      });
+  family.add(
+      "compare", Kind::query, "What share of each image each text has, f32 [images, texts].", images + ", " + texts,
+      R"(, "images", "texts")",
+      R"({"type": "object", "required": ["probabilities"], "properties": {"probabilities": {"x-tensor": {"dtypes": ["f32"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const std::vector<Tensor> pixels = images_of(call.input("images"));
+        return use(call, [&](const VisionModel& model) {
+          const auto& encoder = as<vision::Encoder>(model, "an encoder of images and texts");
+          return Value::object(
+              {{"probabilities", encoder.probabilities(encoder.embed_images(pixels),
+                                                       encoder.embed_texts(texts_of(call.input("texts"))))}});
+        });
+      });
+  family.add(
+      "classify", Kind::query, "The most probable classes of an image, in order.",
+      fmt::format(R"("image": {}, "count": {{"type": "integer", "minimum": 1, "maximum": 1000, "default": 5}})",
+                  kImageSchema),
+      R"(, "image")",
+      R"({"type": "object", "required": ["labels"], "properties": {"labels": {"type": "array", "items": {"type": "object",
+               "required": ["index", "name", "probability"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const Tensor pixels = image_of(call.input("image").tensor());
+        return use(call, [&](const VisionModel& model) {
+          Value::Array labels;
+          for (const vision::Label& label :
+               as<vision::Classifier>(model, "a classifier of images")
+                   .classify(pixels, static_cast<std::size_t>(call.input("count").integer())))
+            labels.push_back(to_value(label));
+          return Value::object({{"labels", std::move(labels)}});
+        });
+      });
+}
+
+// ---- Speech
+
+using SpeechModel = std::variant<speech::Transcriber, speech::Voice>;
+
+SpeechModel load_speech(const std::filesystem::path& path) {
+  if (speech::is_voice(path)) return speech::load_voice(path);
+  return speech::load_transcriber(path);
+}
+Value describe_speech(const SpeechModel& model) {
+  if (const auto* voice = std::get_if<speech::Voice>(&model))
+    return Value::object(
+        {{"kind", "voice"}, {"rate", voice->rate()}, {"speakers", voice->speakers()}, {"text", voice->describe()}});
+  const auto& transcriber = std::get<speech::Transcriber>(model);
+  return Value::object({{"kind", "transcriber"},
+                        {"languages", Value::Array(transcriber.languages().begin(), transcriber.languages().end())},
+                        {"text", transcriber.describe()}});
+}
+
+constexpr const char* kTranscribeProperties = R"(
+  "language": {"type": "string", "description": "a code or a name; otherwise it is detected"},
+  "task": {"enum": ["transcribe", "translate"], "default": "transcribe"},
+  "timestamps": {"type": "boolean", "default": true}, "prompt": {"type": "string", "maxLength": 10000},
+  "temperatures": {"type": "array", "minItems": 1, "maxItems": 16, "items": {"type": "number", "minimum": 0}},
+  "compression_ratio_max": {"type": "number"}, "log_probability_min": {"type": "number"}, "no_speech_max": {"type": "number"},
+  "condition_on_previous": {"type": "boolean"}, "max_tokens": {"type": "integer", "minimum": 0}, "seed": {"type": "integer", "minimum": 0})";
+constexpr const char* kSpeakProperties = R"(
+  "text": {"type": "string", "minLength": 1, "maxLength": 65536}, "rate": {"type": "number", "description": "above 1: faster"},
+  "noise": {"type": "number", "minimum": 0}, "duration_noise": {"type": "number", "minimum": 0},
+  "speaker": {"type": "integer", "minimum": 0}, "seed": {"type": "integer", "minimum": 0},
+  "pause": {"type": "number", "minimum": 0, "maximum": 60, "description": "seconds between sentences"}, "is_phonemes": {"type": "boolean"})";
+constexpr const char* kTranscript = R"({"type": "object", "required": ["text", "language", "segments"], "properties": {
+  "text": {"type": "string"}, "language": {"type": "string"}, "language_probability": {"type": "number"}, "seconds": {"type": "number"},
+  "segments": {"type": "array", "items": {"type": "object", "required": ["begin", "end", "text"]}}}})";
+
+/// The members of the input that are options.
+Value options_in(const Context& call, std::initializer_list<std::string_view> others) {
+  Value::Object rest = call.input().members();
+  for (const std::string_view name : others) rest.remove(name);
+  return rest;
+}
+
+/// Writes down the sound of a call, and tells of segments if there is somebody to tell.
+speech::Transcript transcribe(Context& call, const SpeechModel& model, const audio::Sound& sound,
+                              std::function<void(const speech::Segment&)> on_segment) {
+  speech::TranscribeOptions options = speech::transcribe_options(options_in(call, {"model", "sound", "rate"}));
+  options.on_segment = std::move(on_segment);
+  options.cancel = call.stop();
+  speech::Transcript transcript =
+      as<speech::Transcriber>(model, "a model that writes down speech").transcribe(sound, options);
+  call.check();
+  return transcript;
+}
+
+void add_speech_operations(Registry& registry, const CatalogueOptions& options) {
+  const SenseFamily<SpeechModel> family(registry, "speech", "SPEECH_MODEL");
+  family.add_common(
+      "Loads a folder of Whisper, which writes down speech, or a voice: a folder of VITS, or a file of Piper.", options,
+      load_speech, describe_speech);
+  const std::string heard = fmt::format("{}, {}", kSoundProperties, kTranscribeProperties);
+  family.add("transcribe", Kind::query, "Writes down a sound, with times, and finds its language.", heard,
+             R"(, "sound")", kTranscript, "run", [use = family.use()](Context& call) {
+               const audio::Sound sound = heard_sound_of(call.input());
+               return use(call, [&](const SpeechModel& model) {
+                 return speech::to_value(transcribe(call, model, sound, {}));
+               });
+             });
+  family.add(
+      "stream", Kind::subscription,
+      "The same, an answer {\"segment\"} for each segment once it is certain, and {\"transcript\"} at the end.", heard,
+      R"(, "sound")",
+      R"({"type": "object", "properties": {"segment": {"type": "object", "required": ["begin", "end", "text"]}, "transcript": {"type": "object"}}})",
+      "run", [use = family.use()](Context& call) {
+        const audio::Sound sound = heard_sound_of(call.input());
+        return use(call, [&](const SpeechModel& model) {
+          const speech::Transcript transcript = transcribe(call, model, sound, [&](const speech::Segment& segment) {
+            call.emit(Value::object({{"segment", speech::to_value(segment)}}));
+          });
+          call.emit(Value::object({{"transcript", speech::to_value(transcript)}}));
+          return Value();
+        });
+      });
+  family.add(
+      "detect_language", Kind::query, "Languages of the first 30 s of a sound, the most probable one first.",
+      kSoundProperties, R"(, "sound")",
+      R"({"type": "object", "required": ["languages"], "properties": {"languages": {"type": "array", "items": {"type": "object",
+               "required": ["language", "probability"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const audio::Sound sound = heard_sound_of(call.input());
+        return use(call, [&](const SpeechModel& model) {
+          Value::Array all;
+          for (const auto& [code, probability] :
+               as<speech::Transcriber>(model, "a model that writes down speech").detect_language(sound))
+            all.push_back(Value::object({{"language", code}, {"probability", probability}}));
+          return Value::object({{"languages", std::move(all)}});
+        });
+      });
+  family.add(
+      "speak", Kind::query, "The sound of a text: f32 [1, frames], and its rate.", kSpeakProperties, R"(, "text")",
+      R"({"type": "object", "required": ["sound", "rate"], "properties": {"sound": {"x-tensor": {"dtypes": ["f32"]}}, "rate": {"type": "integer"}}})",
+      "run", [use = family.use()](Context& call) {
+        speech::SpeakOptions how = speech::speak_options(options_in(call, {"model", "text"}));
+        how.cancel = call.stop();
+        return use(call, [&](const SpeechModel& model) {
+          const audio::Sound sound = as<speech::Voice>(model, "a voice").speak(call.input("text").string(), how);
+          call.check();
+          return to_value(sound);
+        });
+      });
+}
+
+}  // namespace
+
+void add_sense_operations(Registry& registry, const CatalogueOptions& options) {
+  add_vision_operations(registry, options);
+  add_speech_operations(registry, options);
+}
+
+}  // namespace weft::operations
