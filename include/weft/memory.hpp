@@ -132,6 +132,8 @@ class StoreFile {
   void compact();
   /// Bytes of the journal.
   std::uint64_t journal_bytes() const;
+  /// Lets go of the file, and gives the store as it is, with changes that were not committed.
+  Store release() &&;
 
  private:
   friend class Store;

@@ -98,6 +98,10 @@ inline std::optional<DType> dtype_if_given(const nb::object& object) {
   return object.is_none() ? std::nullopt : std::optional(dtype_from(object.ptr()));
 }
 Device device_from(PyObject* object);
+/// The default device for None.
+inline Device device_or_default(const nb::object& device) {
+  return device.is_none() ? default_device() : device_from(device.ptr());
+}
 
 /// A tensor of any object: a Tensor as it is, an array without a copy where that can be, numbers and nested lists. `type` null:
 /// that of the object, where Python's floats are f32 and its integers i32, or i64 if they do not fit.
@@ -120,6 +124,13 @@ std::vector<Tensor> resolved(std::vector<Operand> operands);
 NamedTensors named_from(const nb::dict& given);
 nb::dict dict_of(const NamedTensors& tensors);
 
+/// Calls a function that needs no GIL without it.
+template <class F>
+auto without_gil(const F& function) {
+  const nb::gil_scoped_release free;
+  return function();
+}
+
 /// x[key], a new reference; null with a Python error.
 PyObject* element_of(PyObject* self, PyObject* key);
 
@@ -136,6 +147,11 @@ void bind_models(nb::module_& m);
 void bind_training(nb::module_& m);
 void bind_grid(nb::module_& m);
 void bind_metatensor(nb::module_& m);
+void bind_media(nb::module_& m);
+void bind_vision(nb::module_& m);
+void bind_speech(nb::module_& m);
+void bind_memory(nb::module_& m);
+void bind_trees(nb::module_& m);
 void bind_operations(nb::module_& m);
 void bind_workflows(nb::module_& m);
 void bind_operation_transports(nb::module_& m);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <utility>
 
 namespace weft::python {
 
@@ -14,5 +15,20 @@ void check_signals();
 /// Whoever catches all exceptions and returns an error of its own learns from this that the error was Ctrl-C.
 bool take_interrupt();
 void note_interrupt();
+
+/// Calls look(time of the clock), which waits until then, until it gives something, and looks for Ctrl-C in between; `abort` then ends what is waited
+/// for. Needs no GIL.
+template <class Clock, class Look, class Abort>
+auto wait_for(const Look& look, const Abort& abort) {
+  for (;;) {
+    if (auto found = look(Clock::now() + kSignalPause)) return std::move(*found);
+    try {
+      check_signals();
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+}
 
 }  // namespace weft::python

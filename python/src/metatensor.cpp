@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "bytes.hpp"
 #include "callable.hpp"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/filesystem.h"
@@ -14,8 +15,6 @@ namespace weft::python {
 namespace {
 
 using Path = std::filesystem::path;
-
-nb::bytes bytes_of_span(std::span<const std::byte> bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
 typedefs::Layout layout_from(const nb::object& schema, bool packed) {
   return typedefs::Layout(value_of(schema.ptr()), packed ? typedefs::Mode::packed : typedefs::Mode::aligned);
@@ -36,10 +35,6 @@ metatensor::Migration migration(nb::object function) {
     const nb::gil_scoped_acquire gil;
     return tensor_from(nb::object(callable.get()(wrapped(stored))).ptr());
   };
-}
-
-Device device_or_default(const nb::object& device) {
-  return device.is_none() ? default_device() : device_from(device.ptr());
 }
 
 void bind_file(nb::module_& m) {

@@ -23,6 +23,13 @@ std::vector<llm::Message> messages_from(const std::vector<nb::dict>& given) {
     take(each, "tool_calls", message.tool_calls);
     take(each, "name", message.name);
     take(each, "tool_call_id", message.tool_call_id);
+    if (each.contains("parts"))
+      for (const nb::handle part : nb::cast<nb::list>(each["parts"])) {
+        if (PyUnicode_Check(part.ptr()))
+          message.parts.emplace_back(nb::cast<std::string>(part));
+        else
+          message.parts.emplace_back(tensor_from(part.ptr()));
+      }
   }
   return list;
 }
@@ -144,6 +151,14 @@ void bind_models(nb::module_& m) {
              const nb::dict& chat) {
             return Stream{self.chat(messages_from(messages), generate_options(options), chat_options(chat)), {}, false};
           })
+      .def("describe_image",
+           [](const llm::Model& self, nb::object image, const std::string& text, const nb::dict& options,
+              const nb::dict& chat) {
+             return Stream{
+                 self.describe_image(tensor_from(image.ptr()), text, generate_options(options), chat_options(chat)),
+                 {},
+                 false};
+           })
       .def("generate_batch",
            [](const llm::Model& self, const std::vector<std::string>& prompts, const nb::dict& options) {
              const llm::GenerateOptions given = generate_options(options);
@@ -204,6 +219,7 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("context", &llm::Model::context)
       .def_prop_ro("trained_context", &llm::Model::trained_context)
       .def_prop_ro("has_template", &llm::Model::has_template)
+      .def_prop_ro("reads_images", &llm::Model::reads_images)
       .def_prop_ro("device", &llm::Model::device)
       .def("describe", &llm::Model::describe, nb::arg("graph") = false);
   m.def(

@@ -141,6 +141,11 @@ NB_MODULE(_weft, m) {
   bind_training(m);
   bind_grid(m);
   bind_metatensor(m);
+  bind_media(m);
+  bind_vision(m);
+  bind_speech(m);
+  bind_memory(m);
+  bind_trees(m);
   bind_operations(m);
   bind_workflows(m);
   main_thread = std::this_thread::get_id();

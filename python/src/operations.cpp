@@ -237,20 +237,6 @@ op::AccessFunction access_function(nb::object function) {
 
 // ---- Calls --------------------------------------------------------------------------------------------------------------
 
-// Calls `look` until it gives something, and looks for Ctrl-C in between. `abort` ends what is waited for.
-template <class Look, class Abort>
-auto wait_for(const Look& look, const Abort& abort) {
-  for (;;) {
-    if (auto found = look(op::Clock::now() + kSignalPause)) return std::move(*found);
-    try {
-      check_signals();
-    } catch (...) {
-      abort();
-      throw;
-    }
-  }
-}
-
 // KeyboardInterrupt instead of the error that the exchange made of it.
 template <class F>
 auto interruptible(const F& function) {
@@ -298,7 +284,7 @@ struct PendingObject {
     bool late = false;
     if (!answer)
       answer = interruptible([&] {
-        return wait_for(
+        return wait_for<op::Clock>(
             [&](op::Clock::time_point time) -> std::optional<std::optional<op::Envelope>> {
               if (auto found = call.get_until(end ? std::min(time, *end) : time)) return found;
               late = end && op::Clock::now() >= *end;
@@ -327,7 +313,7 @@ struct SubscriptionObject {
     std::optional<op::Envelope> envelope;
     try {
       envelope = interruptible([&] {
-        return wait_for(
+        return wait_for<op::Clock>(
             [&](op::Clock::time_point time) -> std::optional<std::optional<op::Envelope>> {
               bool is_waiting = false;
               auto found = answers.next_until(time, is_waiting);
@@ -388,8 +374,8 @@ nb::object call_and_wait(const std::shared_ptr<PythonExchange::Parts>& parts, Ca
   const op::Envelope answer = interruptible([&] {
     if (!a.options.deadline) return exchange.call(a.id, std::move(a.input), a.options);
     op::PendingCall call = exchange.start(a.id, std::move(a.input), a.options);
-    return wait_for([&](op::Clock::time_point time) { return call.get_until(time); },
-                    [&] { exchange.abort(call.request_id()); });
+    return wait_for<op::Clock>([&](op::Clock::time_point time) { return call.get_until(time); },
+                               [&] { exchange.abort(call.request_id()); });
   });
   return answer_object(answer, a.whole);
 }

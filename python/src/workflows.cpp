@@ -45,11 +45,10 @@ class HeldRun final : public EndsWithExchange {
     run_.reset();
     exchange_.reset();
   }
-  /// Waits for a moment.
-  std::optional<Value> result() {
+  std::optional<Value> result_until(op::Clock::time_point time) {
     const std::lock_guard lock(mutex_);
     if (error_) std::rethrow_exception(error_);
-    if (!result_) result_ = run_->get_until(op::Clock::now() + kSignalPause);
+    if (!result_) result_ = run_->get_until(time);
     return result_;
   }
   void abort() {
@@ -92,16 +91,8 @@ struct PythonRun {
 
   nb::object get() const {
     return object_of(use([](HeldRun& run) {
-      std::optional<Value> result;
-      while (!(result = run.result())) {
-        try {
-          check_signals();
-        } catch (...) {
-          run.abort();
-          throw;
-        }
-      }
-      return *result;
+      return wait_for<op::Clock>([&](op::Clock::time_point time) { return run.result_until(time); },
+                                 [&] { run.abort(); });
     }));
   }
 };

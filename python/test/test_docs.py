@@ -1,30 +1,33 @@
-"""Runs the blocks of docs/python.md, one after another, in one place. A comment <!-- python: skip REASON --> before a block leaves
-it out."""
+"""Runs the Python blocks of the pages in docs/, those of a page one after another, in one place. A comment
+<!-- python: skip REASON --> before a block leaves it out."""
 import os
 import pathlib
 import re
 import tempfile
 import unittest
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "python.md"
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"(?:<!-- python: skip ([^>]+) -->\n)?```python\n(.*?)```", re.S)
 
 
 class Docs(unittest.TestCase):
     def test_blocks(self):
-        text = PAGE.read_text("utf-8")
-        blocks = re.findall(r"(?:<!-- python: skip ([^>]+) -->\n)?```python\n(.*?)```", text, re.S)
-        self.assertGreater(len(blocks), 5)
-        place = {"__name__": "__main__"}
+        run = 0
         before = os.getcwd()
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            try:
-                for reason, block in blocks:
-                    if not reason:
-                        line = text[: text.index(block)].count("\n") + 1
-                        exec(compile("\n" * (line - 1) + block, str(PAGE), "exec"), place)
-            finally:
-                os.chdir(before)
+        for page in sorted(DOCS.glob("*.md")):
+            text = page.read_text("utf-8")
+            place = {"__name__": "__main__"}
+            with self.subTest(page.name), tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                try:
+                    for found in BLOCK.finditer(text):
+                        if not found[1]:
+                            line = text[: found.start(2)].count("\n") + 1
+                            exec(compile("\n" * (line - 1) + found[2], str(page), "exec"), place)
+                            run += 1
+                finally:
+                    os.chdir(before)
+        self.assertGreater(run, 15)
 
 
 if __name__ == "__main__":

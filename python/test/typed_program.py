@@ -48,6 +48,16 @@ def main() -> None:
     weft.onnx.save("net.onnx", net, x, inputs=["x"])
     outputs: dict[str, weft.Tensor] = weft.onnx.load("net.onnx").run({"x": x})
     embedded: weft.Tensor = weft.llm.load("model.gguf", cache="q8").embed(["a"], pooling="last")
+    photo: weft.Tensor = weft.image.resize(weft.image.read("a.png"), 224, 224, "lanczos")
+    shares: weft.Tensor = weft.vision.load_encoder("clip").embed_images([photo], normalize=False)
+    stream = weft.speech.load_transcriber("whisper").stream(weft.audio.load("talk.mp3").resample(16000), language="de")
+    moments: list[float] = [segment.begin for segment in stream]
+    subtitles: str = stream.result().to_srt()
+    spoken: weft.audio.Sound = weft.speech.load_voice("voice").speak("hello")
+    real, imaginary = weft.audio.stft(spoken.samples, size=400)
+    with weft.memory.open("m.metatensor", 3) as notes:
+        matches: list[weft.memory.Match] = notes.search(embedded, top_k=3) if notes.add("a text", embedded) else []
+    edits: list[dict[str, Any]] = weft.trees.Model(weft.trees.element("Tanh")).render(weft.trees.element("Relu"))
     exchange = operations.Exchange(allow_read=["."])
 
     @exchange.register("text.repeat", scopes=["text"])

@@ -9,15 +9,21 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from . import audio as audio
 from . import grid as grid
+from . import image as image
 from . import io as io
 from . import llm as llm
+from . import memory as memory
 from . import metatensor as metatensor
 from . import nn as nn
 from . import onnx as onnx
 from . import operations as operations
 from . import optim as optim
+from . import speech as speech
 from . import train as train
+from . import trees as trees
+from . import vision as vision
 from . import workflow as workflow
 from ._compile import Compiled as Compiled
 from ._compile import compile as compile

@@ -76,13 +76,7 @@ class Network(Module):
     def _adopt(self, native: Any) -> None:
         self._native = native
         for name, variable, _ in native.named_parameters():
-            *path, last = name.split(".")
-            module: Module = self
-            for part in path:
-                if part not in module._children:
-                    setattr(module, part, Module())
-                module = module._children[part]
-            setattr(module, last, variable)
+            self._place(name, variable)
 
     @property
     def description(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
 from . import _weft
-from ._types import DeviceLike
+from ._types import ArrayLike, DeviceLike
 from ._weft import Tensor, Tokenizer
 from .io import Path
 
@@ -56,16 +56,31 @@ class Generation:
         return self.result().text
 
 
-def _messages(messages: Sequence[Message] | str) -> list[dict[str, str]]:
+def _parts(content: Sequence[Any]) -> list[Any]:
+    """Texts and images, from those, and from the parts of OpenAI's messages."""
+    parts = []
+    for part in content:
+        if isinstance(part, Mapping):
+            kind = part.get("type", "image" if "image" in part else "text")
+            if kind not in ("text", "image") or kind not in part or set(part) - {"type", kind}:
+                raise TypeError('chat: a part is a text, an image, {"type": "text", "text": ...} or {"type": "image", "image": ...}')
+            part = part[kind]
+        parts.append(part)
+    return parts
+
+
+def _messages(messages: Sequence[Message] | str) -> list[dict[str, Any]]:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
     known = {"role", "content", "reasoning", "tool_calls", "name", "tool_call_id"}
     made = []
     for each in messages:
-        message = dict(each) if isinstance(each, Mapping) else {"role": each[0], "content": each[1]}
+        message: dict[str, Any] = dict(each) if isinstance(each, Mapping) else {"role": each[0], "content": each[1]}
         if not {"role", "content"} <= set(message) <= known:
             raise TypeError(f"chat: a message has role and content, and perhaps {', '.join(sorted(known - {'role', 'content'}))}; "
                             f"given {', '.join(message)}")
+        if not isinstance(message["content"], str):
+            message["content"], message["parts"] = "", _parts(message["content"])
         if not isinstance(message.get("tool_calls", ""), str):
             message["tool_calls"] = json.dumps(message["tool_calls"])
         made.append(message)
@@ -108,11 +123,17 @@ class Model:
 
     def chat(self, messages: Sequence[Message] | str, *, tools: Any = None, documents: Any = None,
              variables: Mapping[str, Any] | None = None, template_name: str = "", **options: Any) -> Generation:
-        """The reply to a conversation: [{"role": "user", "content": "Hello"}], or a text of the user. A message may also have
+        """The reply to a conversation: [{"role": "user", "content": "Hello"}], or a text of the user. The content may be a list of
+        texts and images: ["What is this?", weft.image.read("cat.jpg")], where an image is u8 [height, width, 3]. A message may also have
         reasoning, tool_calls, name and tool_call_id. `tools`, `documents` and `variables` are for the model's template. Options
         as generate."""
         return Generation(self._native.chat(_messages(messages), _options(options),
                                             _chat(tools, documents, variables, template_name)))
+
+    def describe_image(self, image: ArrayLike, prompt: str = "Describe the image.", *, template_name: str = "",
+                       **options: Any) -> Generation:
+        """What the model says about an image u8 [height, width, 3]. UsageError for a model that reads no images. Options as generate."""
+        return Generation(self._native.describe_image(image, prompt, _options(options), _chat(None, None, None, template_name)))
 
     def generate_batch(self, prompts: Sequence[str], **options: Any) -> list[Result]:
         """Several prompts, as many in parallel as `sequences` of load() says."""
@@ -186,6 +207,10 @@ class Model:
     @property
     def has_template(self) -> bool:
         return bool(self._native.has_template)
+
+    @property
+    def reads_images(self) -> bool:
+        return bool(self._native.reads_images)
 
     def __repr__(self) -> str:
         return str(self._native.describe()).rstrip()

@@ -166,6 +166,12 @@ StoreFile StoreFile::open(const fs::path& path, std::optional<Extent> width) {
 const Store& StoreFile::store() const { return state_->store; }
 std::uint64_t StoreFile::journal_bytes() const { return state_->journal->size(); }
 
+Store StoreFile::release() && {
+  Store store = std::move(state_->store);
+  state_.reset();
+  return store;
+}
+
 std::string StoreFile::add(Entry entry, std::span<const float> embedding) {
   const std::string id = state_->store.add(std::move(entry), embedding);
   Store::State& held = *state_->store.state_;

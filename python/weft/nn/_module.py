@@ -197,6 +197,17 @@ class Module:
         """State that is saved but not trained."""
         setattr(self, name, Variable(value, name, requires_grad=False))
 
+    def _place(self, name: str, variable: Variable) -> Module:
+        """Makes a Variable the attribute of a dotted name, with modules on the way; returns the module that has it."""
+        *path, last = name.split(".")
+        module: Module = self
+        for part in path:
+            if part not in module._children:
+                setattr(module, part, Module())
+            module = module._children[part]
+        setattr(module, last, variable)
+        return module
+
     # ---- The tree
 
     def children(self) -> dict[str, Module]:

@@ -1,0 +1,182 @@
+"""Vision and speech models, judged by what the transformers library makes of the same tiny models."""
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import tiny_media
+import weft
+from weft import audio, llm, speech, vision
+
+
+def images_of(case):
+    return [np.frombuffer(bytes.fromhex(each["pixels"]), "u1").reshape(each["height"], each["width"], 3) for each in case["images"]]
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.folder = pathlib.Path(place.name)
+
+
+class Vision(Folder):
+    def test_embeddings_and_scores(self):
+        case = tiny_media.put_vision_model("clip", self.folder / "clip")
+        model = vision.load_encoder(self.folder / "clip")
+        images, texts = model.embed_images(images_of(case)), model.embed_texts(case["texts"])
+        np.testing.assert_allclose(images.numpy(), case["image_rows"], atol=5e-6)
+        np.testing.assert_allclose(texts.numpy(), case["text_rows"], atol=5e-6)
+        np.testing.assert_allclose(model.scores(images, texts).numpy(), case["scores"], rtol=1e-4, atol=1e-4)
+        exact = np.exp(np.array(case["scores"]))
+        np.testing.assert_allclose(model.probabilities(images, texts).numpy(), exact / exact.sum(1, keepdims=True), atol=1e-4)
+        self.assertEqual(model.width, images.shape[1])
+        longer = model.embed_texts(case["texts"], normalize=False)
+        self.assertGreater(np.abs(np.linalg.norm(longer.numpy(), axis=1) - 1).max(), 0.01)
+        with self.assertRaises(weft.UsageError):
+            model.embed_images([])
+        with self.assertRaises(weft.UsageError):
+            model.embed_images([np.zeros((2, 2), "u1")])
+        with self.assertRaises(weft.FileError):
+            vision.load_classifier(self.folder / "clip")
+
+    def test_classes(self):
+        case = tiny_media.put_vision_model("vit", self.folder / "vit")
+        model = vision.load_classifier(self.folder / "vit", device="cpu")
+        logits = model.logits(images_of(case)).numpy()
+        np.testing.assert_allclose(logits, case["logits"], rtol=1e-4, atol=1e-4)
+        best = model.classify(images_of(case)[0], 2)
+        shares = np.exp(case["logits"][0]) / np.exp(case["logits"][0]).sum()
+        self.assertEqual([label.index for label in best], list(np.argsort(-shares)[:2]))
+        self.assertAlmostEqual(best[0].probability, shares.max(), 4)
+
+    def test_chats_see_images(self):
+        case = tiny_media.put_vision_model("llava", self.folder / "llava")
+        model = llm.load(self.folder / "llava", context=128, keep_packed=False)
+        self.assertTrue(model.reads_images)
+        chat = next(each for each in case["chats"] if each["name"] == "one")
+        said = tiny_media.text_of(case, chat["greedy"])
+        photo = images_of(case)[0]
+        options = {"temperature": 0, "max_tokens": 12}
+        self.assertEqual(model.describe_image(photo, "What is this?", **options).result().text, said)
+        for content in ([photo, "What is this?"], [{"type": "image", "image": weft.tensor(photo)}, {"type": "text", "text": "What is this?"}]):
+            self.assertEqual(model.chat([{"role": "user", "content": content}], **options).result().text, said)
+        self.assertNotEqual(model.chat("What is this?", **options).result().text, said)
+        with self.assertRaisesRegex(TypeError, "a part is a text"):
+            model.chat([("user", [{"type": "image_url", "image_url": "data:"}])])
+        with self.assertRaises(TypeError):
+            model.chat([("user", [7.5j])])
+        plain = llm.load(tiny_media.put_model(self.folder / "plain"), keep_packed=False)
+        self.assertFalse(plain.reads_images)
+        with self.assertRaisesRegex(weft.UsageError, "reads no images"):
+            plain.describe_image(photo, "w1").result()
+
+
+class Speech(Folder):
+    def setUp(self):
+        super().setUp()
+        one = np.asarray(tiny_media.chirp(), "f4")
+        self.whole = np.concatenate([one, 0.1 * one, one[::-1]])
+
+    def sound(self, seconds):
+        return audio.Sound(self.whole[:int(seconds * 16000)], 16000)
+
+    def test_transcripts_are_those_of_transformers(self):
+        golden = tiny_media.put_whisper(self.folder / "whisper")
+        self.assertTrue(speech.is_transcriber(self.folder / "whisper") and not speech.is_voice(self.folder / "whisper"))
+        model = speech.load_transcriber(self.folder / "whisper")
+        self.assertEqual((model.languages, model.is_multilingual), (["en", "de", "fr"], True))
+        found = dict(model.detect_language(self.sound(0.98)))
+        for code, probability in golden["languages"].items():
+            self.assertAlmostEqual(found[code], probability, 4)
+        features = model.features(self.sound(0.98))
+        states = model.encode(features).numpy()
+        self.assertLess(max(abs(states[r, c] - value) for r, c, value in golden["states"]), 1e-4)
+        for case in golden["windows"]:
+            options = {"language": "de", "temperatures": [0], "condition_on_previous": False, "max_tokens": 16, "no_speech_max": 1}
+            seen = []
+            transcript = model.transcribe(self.sound(case["seconds"]), on_segment=seen.append, **options)
+            # Windows that the sound fills: behind its end, the library pads features with zeros, and Weft with silence.
+            whole = sum(i == 0 or case["segments"][i - 1][1] + 1 <= case["seconds"] for i in range(len(case["segments"])))
+            made = [[round(s.begin, 4), round(s.end, 4), s.tokens] for s in transcript.segments]
+            self.assertGreater(len(made), 0)
+            self.assertEqual(made[:whole], case["segments"][:whole])
+            self.assertEqual(seen, transcript.segments)
+            stream = model.stream(self.sound(case["seconds"]), **options)
+            self.assertEqual(list(stream), seen)
+            self.assertEqual(stream.result(), transcript)
+            self.assertEqual(transcript.to_srt().count(" --> "), len(seen))
+            self.assertTrue(transcript.to_vtt().startswith("WEBVTT"))
+
+    def test_streams_stop_and_models_are_not_shared(self):
+        tiny_media.put_whisper(self.folder / "whisper")
+        model = speech.load_transcriber(self.folder / "whisper")
+        long = audio.Sound(np.tile(self.whole, 200), 16000)
+        stream = model.stream(long, language="de", temperatures=[0])
+        first = next(stream)
+        self.assertGreaterEqual(first.begin, 0)
+        with self.assertRaisesRegex(weft.UsageError, "in use"):
+            model.transcribe(self.sound(1))
+        stream.stop()
+        rest = list(stream)
+        self.assertLess(stream.result().segments[-1].end, long.seconds - 10)
+        self.assertEqual(stream.result().segments, [first, *rest])
+        self.assertGreater(len(model.detect_language(self.sound(1))), 1)   # free again
+        abandoned = model.stream(long, language="de", temperatures=[0])
+        next(abandoned)
+        del abandoned
+        model.transcribe(self.sound(1), language="de")
+        # Threads of Python go on meanwhile, and an exception of a function ends the work.
+        ticks = []
+        timer = threading.Timer(0.01, lambda: ticks.append(1))
+        timer.start()
+
+        def fail(segment):
+            raise KeyError(segment.text)
+
+        with self.assertRaises(KeyError):
+            model.transcribe(long, language="de", temperatures=[0], on_segment=fail)
+        timer.join()
+        self.assertEqual(ticks, [1])
+
+    def test_wrong_uses(self):
+        tiny_media.put_whisper(self.folder / "whisper")
+        model = speech.load_transcriber(self.folder / "whisper")
+        with self.assertRaisesRegex(weft.UsageError, 'does not know the language "xx"'):
+            model.transcribe(self.sound(1), language="xx")
+        with self.assertRaisesRegex(weft.UsageError, "no option"):
+            model.transcribe(self.sound(1), langauge="de")
+        with self.assertRaisesRegex(weft.UsageError, "transcribe or translate"):
+            model.transcribe(self.sound(1), task="sing")
+        with self.assertRaisesRegex(weft.UsageError, "no option"):
+            model.stream(self.sound(1), langauge="de")
+        stream = model.stream(self.sound(1), language="xx")
+        with self.assertRaisesRegex(weft.UsageError, 'does not know the language "xx"'):
+            list(stream)
+        with self.assertRaises(weft.FileError):
+            speech.load_transcriber(self.folder)
+        self.assertEqual((speech.language_name("de"), speech.language_name("xx")), ("german", "xx"))
+
+    def test_voices_are_those_of_transformers(self):
+        for name in ("predicted", "speakers"):
+            golden = tiny_media.put_voice(self.folder / name, name)
+            voice = speech.load_voice(self.folder / name)
+            self.assertEqual((voice.rate, voice.encode("it's a weft-loom")), (8000, golden["tokens"]))
+            sound = voice.speak("it's a weft-loom", speaker=golden["speaker"], seed=7)
+            heard = sound.samples.numpy()[0]
+            self.assertEqual((sound.rate, len(heard)), (8000, golden["samples"]))
+            self.assertLess(max(abs(heard[at] - value) for at, value in golden["chosen"]), 1e-4)
+        sentences = list(voice.stream("Hello there. Hello again.", seed=1))
+        self.assertEqual(len(sentences), 2)
+        whole = voice.speak("Hello there. Hello again.", seed=1)
+        np.testing.assert_array_equal(np.concatenate([s.samples.numpy()[0] for s in sentences]), whole.samples.numpy()[0])
+        with self.assertRaises(weft.UsageError):
+            voice.speak("123")
+        with self.assertRaisesRegex(weft.UsageError, "no option"):
+            voice.speak("hello", speed=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
