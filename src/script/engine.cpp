@@ -99,6 +99,8 @@ Engine::Engine(const IsolateOptions& given)
     define_metatensor(*this);
     define_tree(*this);
     define_memory(*this);
+    define_media(*this);
+    define_senses(*this);
     define_net(*this);
     define_loader(*this);
   } catch (const ScriptThrew&) {

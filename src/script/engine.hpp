@@ -185,7 +185,8 @@ struct Engine {
   JSRuntime* runtime = nullptr;
   JSContext* context = nullptr;
   JSClassID tensor_class = 0, variable_class = 0, compiled_class = 0, module_class = 0, optimizer_class = 0,
-            scale_class = 0, subscription_class = 0, grid_class = 0, metatensor_class = 0, memory_class = 0;
+            scale_class = 0, subscription_class = 0, grid_class = 0, metatensor_class = 0, memory_class = 0,
+            sense_class = 0;
   std::vector<const graph::OpRow*> rows;  // the magic numbers of functions of ops
   std::map<std::string, JSValue, std::less<>> error_classes;
   std::vector<std::pair<std::string, JSValue>> exports;  // of the module "weft"
@@ -308,6 +309,8 @@ void define_grid(Engine& engine);
 void define_metatensor(Engine& engine);
 void define_tree(Engine& engine);
 void define_memory(Engine& engine);
+void define_media(Engine& engine);
+void define_senses(Engine& engine);
 void define_console(Engine& engine);
 void define_timers(Engine& engine);
 void define_net(Engine& engine);

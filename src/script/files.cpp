@@ -146,6 +146,10 @@ Descriptor Files::open(const Place& place) const {
   return file;
 }
 
+Descriptor Files::open_folder(const Place& place) const {
+  return open_beneath(place.root, place.parts, O_RDONLY | O_DIRECTORY);
+}
+
 std::string Files::read(std::string_view path) const { return read_all(open(place(path, false)), path, kFileBytesMax); }
 
 Files::Pending Files::begin(std::string_view path) const {
@@ -207,7 +211,7 @@ void Files::write(std::string_view path, std::string_view bytes) const {
 
 std::vector<std::string> Files::list(std::string_view path) const {
   const Place where = place(path, false);
-  Descriptor folder = open_beneath(where.root, where.parts, O_RDONLY | O_DIRECTORY);
+  const Descriptor folder = open_folder(where);
   const int copy = ::dup(folder.number());
   DIR* const entries = copy < 0 ? nullptr : ::fdopendir(copy);
   if (!entries) fail_path(path, errno);

@@ -37,6 +37,8 @@ struct Files {
 
   /// Opens a regular file for reading. Errors: AccessError for a path that is not granted, or that leads over a link; FileError.
   Descriptor open(const Place& place) const;
+  /// Opens a folder. Errors: as `open`.
+  Descriptor open_folder(const Place& place) const;
   std::string read(std::string_view path) const;
   /// Replaces a file whole or not at all. Makes no folders. Errors: as `open`.
   void write(std::string_view path, std::string_view bytes) const;

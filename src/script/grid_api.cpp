@@ -3,6 +3,7 @@
 
 #include "script/engine.hpp"
 #include "script/files.hpp"
+#include "script/media.hpp"
 #include "script/modules.hpp"
 #include "weft/evolve.hpp"
 #include "weft/grid.hpp"
@@ -29,17 +30,6 @@ SharedNetwork network_at(Engine& engine, Arguments arguments, std::size_t i, con
     Engine::refuse(function,
                    fmt::format("argument {} is {}, not a network of grid", i, inspect(engine, at(arguments, i))));
   return network;
-}
-
-/// Options as C++ names them: members in camel case become snake case, inside of `mutation` and `splice` too.
-Value snake_options(const Value& given) {
-  if (!given.is_object()) return given;
-  Value::Object made;
-  for (const auto& [key, value] : given.members()) made.set(snake(key), snake_options(value));
-  return made;
-}
-Value options_at(Engine& engine, Arguments arguments, std::size_t i) {
-  return snake_options(value_from(engine, at(arguments, i)));
 }
 
 // network(description): a module.

@@ -29,7 +29,8 @@ def run_text(text, *options, name="script.js"):
 class Examples(unittest.TestCase):
     OPTIONS = {"operation.js": ["--allow-register", "models", "--allow-operations", "tensor.softmax"]}
     PRINTED = {"tensors.js": "sum 21", "autograd.js": "slope 2.00 offset 1.00", "train.js": "accuracy", "operation.js": "OperationError VALIDATION_ERROR",
-               "regression.ts": "width 32", "tree.tsx": "result [4, 1]", "kernel.js": "[4, 5, 6, 1, 2, 3]", "data.ts": ""}
+               "regression.ts": "width 32", "tree.tsx": "result [4, 1]", "kernel.js": "[4, 5, 6, 1, 2, 3]", "data.ts": "",
+               "spectrogram.ts": "a picture 160 x 200 x 3"}
 
     def test_all(self):
         names = sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in (".js", ".ts", ".tsx", ".jsx"))

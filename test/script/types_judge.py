@@ -23,6 +23,8 @@ WRONG = {
     "a missing input": "import { matmul, ones } from 'weft'; matmul(ones([2]));",
     "a missing attribute": "import { ones } from 'weft'; ones([2]).reshape();",
     "an unknown option": "import { nn } from 'weft'; nn.linear(1, 2, { bais: true });",
+    "an unknown filter": "import { image, zeros } from 'weft'; image.resize(zeros([2, 2, 3]), 4, 4, { filter: 'box' });",
+    "a sound without a rate": "import { audio, zeros } from 'weft'; audio.mono({ samples: zeros([2]) });",
     "files outside of the sandbox": "import * as fs from 'fs';",
 }
 
