@@ -85,7 +85,14 @@ struct Isolate::State {
       JS_Throw(engine.context, JS_PromiseResult(engine.context, promise));
       throw ScriptThrew{};
     }
-    if (state() == JS_PROMISE_PENDING) throw UsageError("the script waits for a promise that nothing will settle");
+    if (state() == JS_PROMISE_PENDING) {
+      // Memory that is refused while a promise is settled leaves it pending for ever, without an exception.
+      if (engine.loop->seen_memory() > static_cast<std::int64_t>(options.memory_limit / 5 * 2)) {
+        JS_ThrowOutOfMemory(engine.context);
+        throw ScriptThrew{};
+      }
+      throw UsageError("the script waits for a promise that nothing will settle");
+    }
     engine.loop->run();
     return {engine.context, JS_PromiseResult(engine.context, promise)};
   }

@@ -63,6 +63,12 @@ void Loop::drain() {
     if (engine.is_late()) end_turn();
     if (JS_ExecutePendingJob(engine.runtime, &context) < 0) throw ScriptThrew{};
     if (engine.ran_out_of_time) end_turn();
+    if (++jobs_ == next_look_) {
+      JSMemoryUsage usage;
+      JS_ComputeMemoryUsage(engine.runtime, &usage);
+      seen_memory_ = usage.malloc_size;
+      next_look_ *= 2;
+    }
   }
   if (!rejections.empty()) {
     auto [promise, reason] = rejections.front();

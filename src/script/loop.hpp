@@ -42,6 +42,9 @@ struct Loop {
   /// What the loop waits for, apart from timers.
   bool has_work();
   void clear();
+  /// Bytes that the script held at the last look, which comes after 1024 jobs of promises, and then at each power of two. So a chain of
+  /// promises that grows to some size is seen at half of it.
+  std::int64_t seen_memory() const { return seen_memory_; }
 
   Engine& engine;
   std::map<std::uint32_t, Timer> timers;
@@ -69,6 +72,8 @@ struct Loop {
   std::deque<std::unique_ptr<Task>> waiting_, finished_;
   std::deque<std::function<void()>> requests_;
   std::size_t running_ = 0;
+  std::uint64_t jobs_ = 0, next_look_ = 1024;
+  std::int64_t seen_memory_ = 0;
   bool ends_ = false;
   std::thread worker_;
   struct Alone {
