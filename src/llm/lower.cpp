@@ -9,14 +9,15 @@
 
 #include "graph/cache.hpp"
 #include "graph/op.hpp"
+#include "graph/state_scan.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
-#include "weft/ops/state_space.hpp"
 
 namespace weft::llm {
 namespace {
 
-constexpr Extent kScanChunk = 64;  // steps; the scores within chunks grow with it, the states between them shrink
+constexpr Extent kScanChunk =
+    64;  // steps, where a device has no kernel: scores within chunks grow with it, states shrink
 
 class Lowering {
  public:
@@ -200,18 +201,17 @@ class Lowering {
     for (const Extent extent : rest) shape.push_back(extent);
     return reshape(x, shape);
   }
-  /// The rows of the sequences, [B, width]; zeros for those that begin.
-  Tensor state_before(const std::string& name) const {
-    const PassInputs::States& s = inputs_.states;
-    const Tensor place = narrow(s.sequence, 0, 0, batch()), begins = narrow(s.is_first, 0, 0, batch());
-    const Tensor rows =
-        embedding(context_.caches.at(name).value(), elementwise("maximum", {place, scalar_like(0, place)}));
-    // A row that no sequence has used may hold anything, so it is not multiplied away.
-    return elementwise("where", {unsqueeze(begins > 0.0, 1), zeros_like(rows), rows});
-  }
-  void keep_state(const std::string& name, const Tensor& rows) const {
+  /// Calls a row of graph/state_scan.hpp on the state that the node's input names, which it changes in place; gives the other
+  /// result. `state` is the place of the cache among the operands, behind which come the places of the sequences.
+  Tensor advanced(const graph::OpRow& row, graph::Tensors operands, std::size_t state, const std::string& name,
+                  graph::Words words) const {
     Variable& variable = context_.caches.at(name);
-    variable.assign(write_rows(variable, rows, narrow(inputs_.states.sequence, 0, 0, batch()), CacheType::f32));
+    operands.insert(operands.begin() + static_cast<std::ptrdiff_t>(state),
+                    {variable.value(), narrow(inputs_.states.sequence, 0, 0, batch()),
+                     narrow(inputs_.states.is_first, 0, 0, batch())});
+    const auto results = graph::call_nodes(row, std::move(operands), std::move(words));
+    variable.assign(Tensor(results[0]));
+    return Tensor(results[1]);
   }
   /// Steps, which are zero for padding, so that it changes no state.
   Tensor without_padding(const Tensor& dt) const {
@@ -225,29 +225,32 @@ class Lowering {
   Tensor convolved(const OpNode& node) const {
     const Tensor x = input(node, 0);
     const Extent width = x.dim(1), kernel = node.integer("kernel");
-    const Tensor before = reshape(state_before(node.inputs[2]), {batch(), kernel - 1, width});
-    const Tensor steps = by_sequence(x, {width});
-    const ShortConvolution y = short_convolution(steps, reshape(input(node, 1), {width, kernel}),
-                                                 node.inputs.size() > 3 ? input(node, 3) : Tensor(), before);
-    Tensor last = y.state;
-    if (inputs_.states.is_one_sequence) {
-      // Those before the padding.
-      const Tensor all = reshape(concat(std::vector<Tensor>{before, steps}, 1), {x.dim(0) + kernel - 1, width});
-      last = embedding(all, inputs_.states.count + arange(kernel - 1, DType::i32, x.device()));
-    }
-    keep_state(node.inputs[2], reshape(last, {batch(), (kernel - 1) * width}));
-    return reshape(y.output, x.shape());
+    const graph::OpRow& row = graph::state_convolution_row();
+    const Tensor bias = node.inputs.size() > 3 ? input(node, 3) : zeros({width}, DType::f32, x.device());
+    const Tensor count =
+        inputs_.states.is_one_sequence ? inputs_.states.count : Tensor(full({1}, 1.0, DType::i32, x.device()));
+    return reshape(
+        advanced(row, {by_sequence(x, {width}), reshape(input(node, 1), {width, kernel}), bias, count}, 3,
+                 node.inputs[2], words_of(row.attributes, graph::StateConvolutionAttributes{.cached = true})),
+        x.shape());
   }
 
   Tensor scanned(const OpNode& node) const {
     const Tensor x = input(node, 0), b = input(node, 3), skip = input(node, 5);
     const Extent width = x.dim(1), states = b.dim(1);
     const Tensor dt = without_padding(elementwise("softplus", {input(node, 1)}));
-    const StateSpaceScan y = selective_scan(by_sequence(x, {width}), by_sequence(dt, {width}), rates(node),
-                                            by_sequence(b, {states}), by_sequence(input(node, 4), {states}),
-                                            reshape(state_before(node.inputs[6]), {batch(), width, states}));
-    keep_state(node.inputs[6], reshape(y.state, {batch(), width * states}));
-    return reshape(y.output, x.shape()) + x * skip;
+    const Tensor y = scan(node, by_sequence(x, {width, 1}), dt, rates(node), 1, states);
+    return reshape(y, x.shape()) + x * skip;
+  }
+  /// x [B, L, H, P] through the scan, with b and c of `groups`.
+  Tensor scan(const OpNode& node, const Tensor& x, const Tensor& dt, const Tensor& a, Extent groups,
+              Extent states) const {
+    const graph::OpRow& row = graph::state_scan_row();
+    const Shape shared{groups, states};
+    return advanced(
+        row,
+        {x, by_sequence(dt, {x.dim(2)}), a, by_sequence(input(node, 3), shared), by_sequence(input(node, 4), shared)},
+        5, node.inputs[6], words_of(row.attributes, graph::StateScanAttributes{.chunk = kScanChunk, .cached = true}));
   }
 
   Tensor scanned_by_heads(const OpNode& node) const {
@@ -258,14 +261,9 @@ class Lowering {
     if (const double least = node.real("dt_least"); least > 0)
       dt = elementwise("maximum", {dt, scalar_like(least, dt)});
     if (const double most = node.real("dt_most"); most > 0) dt = elementwise("minimum", {dt, scalar_like(most, dt)});
-    dt = without_padding(dt);
     const Tensor by_head = by_sequence(x, {heads, width});
-    const StateSpaceScan y =
-        state_space_scan(by_head, by_sequence(dt, {heads}), reshape(rates(node), {heads}),
-                         by_sequence(b, {groups, states}), by_sequence(input(node, 4), {groups, states}),
-                         reshape(state_before(node.inputs[6]), {batch(), heads, width, states}), kScanChunk);
-    keep_state(node.inputs[6], reshape(y.state, {batch(), heads * width * states}));
-    return reshape(y.output + by_head * reshape(input(node, 5), {heads, 1}), x.shape());
+    const Tensor y = scan(node, by_head, without_padding(dt), reshape(rates(node), {heads, 1}), groups, states);
+    return reshape(y + by_head * reshape(input(node, 5), {heads, 1}), x.shape());
   }
 
   const LowerContext& context_;

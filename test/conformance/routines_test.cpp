@@ -13,6 +13,7 @@
 #include "graph/polynomials.hpp"
 #include "graph/recurrence.hpp"
 #include "graph/scatter.hpp"
+#include "graph/state_scan.hpp"
 #include "reference/routines.hpp"
 #include "runtime/packed_matrix.hpp"
 #include "weft/inference.hpp"
@@ -389,6 +390,110 @@ TEST_F(Routines, RecurrentCellsAndTheirGradients) {
       });
       EXPECT_EQ(kernels_.size(), 2u);
     }
+}
+
+/// The results of a call with several.
+std::vector<Tensor> results_of(const graph::OpRow& row, graph::Tensors operands, graph::Words words = {}) {
+  std::vector<Tensor> results;
+  for (const graph::NodeRef& node : graph::call_nodes(row, std::move(operands), std::move(words)))
+    results.emplace_back(node);
+  return results;
+}
+
+/// Sizes of a scan: some whole vectors and tiles, and some that are not.
+struct ScanSize {
+  Extent batch, steps, heads, width, groups, states;
+  bool shares_rate;
+};
+std::vector<ScanSize> scan_sizes(bool is_cpu) {
+  std::vector<ScanSize> sizes = {{2, 37, 19, 1, 1, 16, false}, {1, 5, 6, 20, 2, 24, true}, {3, 1, 4, 8, 1, 5, true}};
+  if (!is_cpu) return sizes;  // software adapters take seconds for each shader
+  sizes.insert(sizes.end(), {{1, 100, 40, 1, 1, 8, false},
+                             {2, 66, 3, 17, 3, 9, false},
+                             {1, 33, 16, 1, 4, 3, true},
+                             {1, 64, 2, 32, 1, 128, true},
+                             {1, 1, 33, 1, 1, 16, false}});
+  std::mt19937 random(5);
+  for (int i = 0; i < 12; ++i) {
+    const auto below = [&](Extent n) { return static_cast<Extent>(random() % static_cast<unsigned>(n)); };
+    const Extent groups = 1 + below(3);
+    sizes.push_back(
+        {1 + below(3), 1 + below(70), groups * (1 + below(5)), 1 + below(20), groups, 1 + below(40), below(2) == 0});
+  }
+  return sizes;
+}
+
+TEST_F(Routines, ScansOfStatesAndTheirGradients) {
+  for (const ScanSize& size : scan_sizes(is_cpu())) {
+    const auto [batch, steps, heads, width, groups, states, shares] = size;
+    SCOPED_TRACE(fmt::format("{} x {} steps, {} heads of {}, {} groups, {} states{}", batch, steps, heads, width,
+                             groups, states, shares ? ", one rate a head" : ""));
+    const Shape all{batch, steps, heads, width}, shared{batch, steps, groups, states},
+        state{batch, heads, width, states};
+    const Shape by_head{batch, steps, heads}, rates{heads, shares ? 1 : states};
+    const auto x = noise(all.numel()), dt = noise(by_head.numel(), 0.05, 1), a = noise(rates.numel(), -2, -0.1),
+               b = noise(shared.numel()), c = noise(shared.numel()), s = noise(state.numel()),
+               d_s = noise(state.numel()), d_y = noise(all.numel());
+    expect_same(
+        [&](Side& side) {
+          graph::Tensors operands{side.arguments.make(all, x),    side.arguments.make(by_head, dt),
+                                  side.arguments.make(rates, a),  side.arguments.make(shared, b),
+                                  side.arguments.make(shared, c), side.arguments.make(state, s)};
+          std::vector<Tensor> results =
+              results_of(graph::state_scan_row(), operands,
+                         graph::words_of(graph::state_scan_row().attributes, graph::StateScanAttributes{}));
+          operands.push_back(side.arguments.make(state, d_s));
+          operands.push_back(side.arguments.make(all, d_y));
+          if (!is_cpu()) return results;  // others go back by the decomposition
+          for (Tensor& each : results_of(graph::state_scan_backward_row(), operands))
+            results.push_back(std::move(each));
+          return results;
+        },
+        5e-5, 2e-5);
+    EXPECT_EQ(kernels_.size(), is_cpu() ? 2u : 1u);
+  }
+}
+
+// Two sequences of a cache of four go on, one begins, and one is padding; their rows may hold anything.
+TEST_F(Routines, ScansAndConvolutionsOfRowsOfACache) {
+  const Extent batch = 4, rows = 4, heads = 3, width = 8, states = 16, channels = heads * width, kernel = 4;
+  for (const Extent steps : {Extent{1}, Extent{12}}) {
+    SCOPED_TRACE(fmt::format("{} steps", steps));
+    const Extent sequences = steps == 1 ? batch : 1;
+    const std::vector<double> places = steps == 1 ? std::vector<double>{2, 0, -1, 3} : std::vector<double>{1},
+                              begins = steps == 1 ? std::vector<double>{0, 1, 1, 0} : std::vector<double>{0};
+    auto cache = noise(rows * channels * states), before = noise(rows * (kernel - 1) * channels);
+    for (Extent i = 0; i < channels * states; ++i)
+      cache[static_cast<std::size_t>(i)] = NAN;  // of the sequence that begins
+    if (steps > 1) cache = noise(rows * channels * states);
+    const auto x = noise(sequences * steps * channels), dt = noise(sequences * steps * heads, 0.05, 1),
+               a = noise(heads, -2, -0.1), b = noise(sequences * steps * states), c = noise(sequences * steps * states),
+               w = noise(channels * kernel), bias = noise(channels);
+    const auto [actual, expected] = both([&](Side& side) {
+      const auto made = [&](const Shape& shape, const std::vector<double>& values, DType type = DType::f32) {
+        return side.arguments.make(shape, values, type);
+      };
+      const Tensor at = made({sequences}, places, DType::i32), first = made({sequences}, begins, DType::i32);
+      const graph::OpRow &scan = graph::state_scan_row(), &convolution = graph::state_convolution_row();
+      std::vector<Tensor> results =
+          results_of(scan,
+                     {made({sequences, steps, heads, width}, x), made({sequences, steps, heads}, dt),
+                      made({heads, 1}, a), made({sequences, steps, 1, states}, b),
+                      made({sequences, steps, 1, states}, c), made({rows, channels * states}, cache), at, first},
+                     graph::words_of(scan.attributes, graph::StateScanAttributes{.cached = true}));
+      for (Tensor& each :
+           results_of(convolution,
+                      {made({sequences, steps, channels}, x), made({channels, kernel}, w), made({channels}, bias),
+                       made({rows, (kernel - 1) * channels}, before), at, first,
+                       made({1}, {steps == 1 ? 1.0 : 5.0}, DType::i32)},
+                      graph::words_of(convolution.attributes, graph::StateConvolutionAttributes{.cached = true})))
+        results.push_back(std::move(each));
+      return results;
+    });
+    EXPECT_EQ(kernels_.size(), 2u);
+    for (std::size_t o = 0; o < expected.size(); ++o)
+      expect_close(actual[o], expected[o], 5e-5, 1e-5, fmt::format("output {}", o));
+  }
 }
 
 TEST_F(Routines, ScatterAddsAlongAnAxis) {

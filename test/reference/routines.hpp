@@ -26,6 +26,7 @@
 #include "reference/poisson.hpp"
 #include "reference/polynomials.hpp"
 #include "reference/recurrence.hpp"
+#include "reference/state_scan.hpp"
 #include "reference/values.hpp"
 
 namespace weft::reference {
@@ -429,6 +430,9 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},
           {&graph::recurrence_backward_row(), run_recurrence_backward},
+          {&graph::state_scan_row(), run_state_scan},
+          {&graph::state_scan_backward_row(), run_state_scan_backward},
+          {&graph::state_convolution_row(), run_state_convolution},
           {&graph::ctc_alignment_row(), run_ctc_alignment},
           {&graph::ctc_alignment_backward_row(), run_ctc_alignment_backward},
           {&graph::poisson_quantile_row(), run_poisson_quantile},

@@ -34,7 +34,8 @@ struct ShortConvolution {
 /// Shapes    x, dt [B, T, D], a [D, N], b, c [B, T, N], state [B, D, N] or undefined for zeros -> y [B, T, D], state [B, D, N]
 /// Dtypes    floats, of one dtype
 /// Errors    ShapeError for operands that do not fit, and for no steps; DTypeError
-/// Gradient  of all inputs. Memory: the states of all steps, B T D N elements
+/// Gradient  of all inputs. On the CPU states are kept for every 32nd step and computed again in between; elsewhere those of all
+///           steps are, B T D N elements
 /// Source    Gu and Dao 2023, arXiv:2312.00752
 [[nodiscard]] StateSpaceScan selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
                                             const Tensor& c, const Tensor& state = {}, Where where = Where::current());
@@ -43,8 +44,9 @@ struct ShortConvolution {
 ///
 ///   s_t[h] = exp(dt_t[h] a[h]) s_{t-1}[h] + dt_t[h] x_t[h] b_t[g]^T;   y_t[h] = s_t[h] c_t[g],   g = h G / H
 ///
-/// Steps are taken in chunks of `chunk`. Within a chunk this is attention without a softmax, [chunk, chunk] scores a head;
-/// between chunks only states are carried. The chunk changes the order of sums, not what is computed.
+/// Where a device has no kernel (the types of 16 bits, gradients on a GPU), steps are taken in chunks of `chunk`. Within a chunk this
+/// is attention without a softmax, [chunk, chunk] scores a head; between chunks only states are carried. The chunk changes the order of
+/// sums, not what is computed.
 ///
 /// Shapes    x [B, T, H, P], dt [B, T, H], a [H], b, c [B, T, G, N], state [B, H, P, N] or undefined for zeros
 ///           -> y [B, T, H, P], state [B, H, P, N]

@@ -16,6 +16,7 @@
 #include "backend/cpu/scan.hpp"
 #include "backend/cpu/scatter.hpp"
 #include "backend/cpu/sort.hpp"
+#include "backend/cpu/state_scan.hpp"
 #include "backend/cpu/unpack_rows.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
@@ -32,6 +33,7 @@
 #include "graph/recurrence.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
+#include "graph/state_scan.hpp"
 
 namespace weft::cpu {
 namespace {
@@ -104,6 +106,8 @@ bool accepts_scatter_rows(const graph::Call& call) { return size_bytes(call.inpu
 
 constexpr Extent kFewRows = 32;
 
+bool accepts_wide(const graph::Call& call) { return !is_narrow(call.input(0).dtype()); }
+
 // A function of whole operands, and nothing to accept or refuse.
 CallEntry computed_by(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
   return {.prepare = [run](const kernel::CallKernel& k) { return prepare_function(k, run, false); }};
@@ -112,7 +116,7 @@ CallEntry computed_by(void (*run)(const kernel::CallKernel&, std::span<char* con
 // A function of whole operands of floats that are not narrow.
 CallEntry wide_entry(void (*run)(const kernel::CallKernel&, std::span<char* const>, std::span<char* const>)) {
   CallEntry entry = computed_by(run);
-  entry.accepts = [](const graph::Call& call) { return !is_narrow(call.input(0).dtype()); };
+  entry.accepts = accepts_wide;
   return entry;
 }
 
@@ -164,6 +168,9 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::grouped_outer_row(), wide_entry(run_grouped_outer)},
        {&graph::recurrence_row(), wide_entry(run_recurrence)},
        {&graph::recurrence_backward_row(), wide_entry(run_recurrence_backward)},
+       {&graph::state_scan_row(), {.accepts = accepts_wide, .prepare = prepare_state_scan}},
+       {&graph::state_scan_backward_row(), {.accepts = accepts_wide, .prepare = prepare_state_scan_backward}},
+       {&graph::state_convolution_row(), {.accepts = accepts_wide, .prepare = prepare_state_convolution}},
        {&graph::ctc_alignment_row(), wide_entry(run_ctc_alignment)},
        {&graph::ctc_alignment_backward_row(), wide_entry(run_ctc_alignment_backward)},
        {&graph::poisson_quantile_row(), computed_by(run_poisson_quantile)},

@@ -11,6 +11,7 @@
 #include "backend/webgpu/wgsl/scan.hpp"
 #include "backend/webgpu/wgsl/scatter_along.hpp"
 #include "backend/webgpu/wgsl/sort.hpp"
+#include "backend/webgpu/wgsl/state_scan.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
@@ -21,6 +22,7 @@
 #include "graph/polynomials.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
+#include "graph/state_scan.hpp"
 
 namespace weft::webgpu {
 namespace {
@@ -84,6 +86,10 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::cummax_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::cummin_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::linear_recurrence_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::state_scan_row(), {.accepts = accepts_state_scan, .render = render_state_scan}},
+                 {&graph::state_convolution_row(),
+                  {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
+                   .render = render_state_convolution}},
                  {&graph::grouped_matmul_row(), {.accepts = accepts_grouped, .render = render_grouped_matmul}},
                  {&graph::grouped_outer_row(), {.accepts = accepts_grouped, .render = render_grouped_outer}},
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},

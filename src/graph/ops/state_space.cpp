@@ -1,17 +1,13 @@
-// Selective state spaces, made of other ops: short convolutions, Mamba's scan of a linear recurrence, and Mamba-2's of products
-// within chunks.
+// Selective state spaces: short convolutions, and the scans of Mamba and Mamba-2, which are shapes of one.
 #include "weft/ops/state_space.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/state_scan.hpp"
 #include "weft/ops.hpp"
-#include "weft/ops/scans.hpp"
 
 namespace weft {
 namespace graph {
@@ -50,17 +46,9 @@ class ScanOperands {
   Where where_;
 };
 
-/// x with zeros after its last step, up to `steps` of axis 1.
-Tensor with_steps(const Tensor& x, Extent steps) {
-  if (x.dim(1) == steps) return x;
-  Shape rest = x.shape();
-  rest[1] = steps - x.dim(1);
-  return weft::concat(Tensors{x, zeros(rest, x.dtype(), x.device())}, 1);
-}
-
-/// The states after each of several chunks, [B, K, ...], from what each chunk adds and which part of the earlier state it keeps.
-Tensor carried(const Tensor& added, const Tensor& kept) {
-  return linear_recurrence(weft::expand(kept, added.shape()), added, 1);
+Tensors results_of(const std::vector<NodeRef>& nodes) { return {Tensor(nodes[0]), Tensor(nodes[1])}; }
+Tensor or_zeros(const Tensor& x, const Shape& shape, const Tensor& like) {
+  return x.defined() ? x : zeros(shape, like.dtype(), like.device());
 }
 
 }  // namespace
@@ -73,18 +61,14 @@ ShortConvolution short_convolution(const Tensor& x, const Tensor& weight, const 
   operands.require(x.rank() == 3 && x.dim(1) > 0, "x is not [batch, steps, channels] with at least one step");
   operands.require(weight.rank() == 2 && weight.dim(0) == x.dim(2) && weight.dim(1) > 0,
                    "weight is not [channels of x, kernel]");
-  const Extent batch = x.dim(0), steps = x.dim(1), width = x.dim(2), kernel = weight.dim(1);
-  const Shape before{batch, kernel - 1, width};
+  const Extent width = x.dim(2);
+  const Shape before{x.dim(0), weight.dim(1) - 1, width};
   operands.require_shape("bias", {width});
   operands.require_shape("state", before);
-  const Tensor all = concat(graph::Tensors{state.defined() ? state : zeros(before, x.dtype(), x.device()), x}, 1);
-  Tensor output;
-  for (Extent k = 0; k < kernel; ++k) {
-    const Tensor part = narrow(all, 1, k, steps) * select(weight, 1, k);
-    output = output.defined() ? output + part : part;
-  }
-  if (bias.defined()) output = output + bias;
-  return {output, narrow(all, 1, steps, kernel - 1)};
+  const auto results = graph::results_of(graph::call_nodes(
+      graph::state_convolution_row(), {x, weight, graph::or_zeros(bias, {width}, x), graph::or_zeros(state, before, x)},
+      graph::words_of(graph::state_convolution_row().attributes, graph::StateConvolutionAttributes{}), where));
+  return {results[1], results[0]};
 }
 
 StateSpaceScan selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
@@ -99,14 +83,13 @@ StateSpaceScan selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a
   operands.require_shape("c", {batch, steps, states});
   operands.require_shape("state", {batch, channels, states});
 
-  const Tensor kept = exp(unsqueeze(dt, -1) * a);  // [B, T, D, N]
-  Tensor added = unsqueeze(dt * x, -1) * unsqueeze(b, 2);
-  if (state.defined()) {
-    const Tensor first = narrow(added, 1, 0, 1) + narrow(kept, 1, 0, 1) * unsqueeze(state, 1);
-    added = steps == 1 ? first : concat(graph::Tensors{first, narrow(added, 1, 1, steps - 1)}, 1);
-  }
-  const Tensor all = steps == 1 ? added : linear_recurrence(kept, added, 1);
-  return {sum(all * unsqueeze(c, 2), {-1}), select(all, 1, steps - 1)};
+  const auto by_channel = [&](const Tensor& t, Extent count) { return reshape(t, {batch, steps, count, t.dim(-1)}); };
+  const Tensor first = graph::or_zeros(state, {batch, channels, states}, x);
+  const auto results = graph::results_of(graph::call_nodes(
+      graph::state_scan_row(),
+      {reshape(x, {batch, steps, channels, 1}), dt, a, by_channel(b, 1), by_channel(c, 1), unsqueeze(first, 2)},
+      graph::words_of(graph::state_scan_row().attributes, graph::StateScanAttributes{}), where));
+  return {reshape(results[1], x.shape()), reshape(results[0], {batch, channels, states})};
 }
 
 StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b, const Tensor& c,
@@ -118,53 +101,18 @@ StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor&
   operands.require(b.rank() == 4 && b.dim(2) > 0 && x.dim(2) % b.dim(2) == 0,
                    "b is not [batch, steps, groups, states] with groups that divide the heads");
   const Extent batch = x.dim(0), steps = x.dim(1), heads = x.dim(2), width = x.dim(3), groups = b.dim(2),
-               states = b.dim(3), each = heads / groups;
+               states = b.dim(3);
   operands.require_shape("dt", {batch, steps, heads});
   operands.require_shape("a", {heads});
   operands.require_shape("b", {batch, steps, groups, states});
   operands.require_shape("c", {batch, steps, groups, states});
   operands.require_shape("state", {batch, heads, width, states});
 
-  // Q steps a chunk, K chunks; the steps that fill the last chunk have dt = 0, so they change no state.
-  const Extent q = std::min(chunk, steps), k = (steps + q - 1) / q;
-  const auto chunked = [&](const Tensor& t, const Shape& rest, const std::vector<int>& order) {
-    Shape shape{batch, k, q};
-    for (const Extent extent : rest) shape.push_back(extent);
-    return permute(reshape(graph::with_steps(t, k * q), shape), order);
-  };
-  const Tensor dts = chunked(dt, {groups, each}, {0, 1, 3, 4, 2});                // [B, K, G, R, Q]
-  const Tensor xs = chunked(x, {groups, each, width}, {0, 1, 3, 4, 2, 5});        // [B, K, G, R, Q, P]
-  const Tensor bs = unsqueeze(chunked(b, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
-  const Tensor cs = unsqueeze(chunked(c, {groups, states}, {0, 1, 3, 2, 4}), 3);  // [B, K, G, 1, Q, N]
-  const Tensor decay = cumsum(dts * reshape(a, {groups, each, 1}), -1);  // log of the part that is kept from the start
-  const Tensor moved = xs * unsqueeze(dts, -1);
-
-  // Within a chunk: step i sees step j <= i through exp(decay_i - decay_j).
-  const Tensor difference = unsqueeze(decay, -1) - unsqueeze(decay, -2);
-  const Tensor row = arange(q, DType::i32, x.device());
-  const Tensor sees = ge(unsqueeze(row, 1), unsqueeze(row, 0));
-  const double none = -std::numeric_limits<double>::infinity();
-  const Tensor weights = exp(weft::where(sees, difference, scalar_like(none, difference)));
-  Tensor output = matmul(matmul(cs, transpose(bs)) * weights, moved);  // [B, K, G, R, Q, P]
-
-  // Between chunks: what each adds to the state, and what it keeps.
-  const Tensor last = narrow(decay, -1, q - 1, 1);                                       // [B, K, G, R, 1]
-  const Tensor added = matmul(transpose(moved * unsqueeze(exp(last - decay), -1)), bs);  // [B, K, G, R, P, N]
-  const Tensor kept = unsqueeze(exp(last), -1);
-  const Shape one{batch, 1, groups, each, width, states};
-  const Tensor first = state.defined() ? reshape(state, one) : zeros(one, x.dtype(), x.device());
-  Tensor before = first, after;
-  if (k == 1) {
-    after = state.defined() ? added + kept * first : added;
-  } else {
-    const Tensor start = narrow(added, 1, 0, 1) + narrow(kept, 1, 0, 1) * first;
-    const Tensor all = graph::carried(concat(graph::Tensors{start, narrow(added, 1, 1, k - 1)}, 1), kept);
-    before = concat(graph::Tensors{first, narrow(all, 1, 0, k - 1)}, 1);
-    after = narrow(all, 1, k - 1, 1);
-  }
-  if (k > 1 || state.defined()) output = output + matmul(cs, transpose(before)) * unsqueeze(exp(decay), -1);
-  output = reshape(permute(output, {0, 1, 4, 2, 3, 5}), {batch, k * q, heads, width});
-  return {narrow(output, 1, 0, steps), reshape(after, {batch, heads, width, states})};
+  const auto results = graph::results_of(graph::call_nodes(
+      graph::state_scan_row(),
+      {x, dt, unsqueeze(a, -1), b, c, graph::or_zeros(state, {batch, heads, width, states}, x)},
+      graph::words_of(graph::state_scan_row().attributes, graph::StateScanAttributes{.chunk = chunk}), where));
+  return {results[1], results[0]};
 }
 
 namespace graph {
@@ -292,7 +240,7 @@ std::vector<OpRow> rows_of_state_spaces() {
 
 OpRows state_space_rows() {
   static const std::vector<OpRow> list = rows_of_state_spaces();
-  OpRows rows;
+  OpRows rows = {&state_scan_row(), &state_scan_backward_row(), &state_convolution_row()};
   for (const OpRow& row : list) rows.push_back(&row);
   return rows;
 }

@@ -53,4 +53,13 @@ const RecurrentParts<double>& recurrent_parts<double>() {
   return tile_table().recurrent_f64;
 }
 
+template <>
+const StateScanParts<float>& state_scan_parts<float>() {
+  return tile_table().state_scan_f32;
+}
+template <>
+const StateScanParts<double>& state_scan_parts<double>() {
+  return tile_table().state_scan_f64;
+}
+
 }  // namespace weft::cpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/cpu/isa.hpp"
+#include "backend/cpu/state_scan_run.hpp"
 #include "backend/cpu/widen.hpp"
 #include "ops/scalar.hpp"
 #include "weft/dtype.hpp"
@@ -259,6 +260,8 @@ struct TileTable {
   ExtremeFunction running_min = nullptr, running_max = nullptr;  // null if there is nothing better than a loop
   RecurrentParts<float> recurrent_f32;
   RecurrentParts<double> recurrent_f64;
+  StateScanParts<float> state_scan_f32;
+  StateScanParts<double> state_scan_f64;
   CacheParts cache;
 };
 
@@ -273,5 +276,7 @@ template <class T>
 const AttentionParts<T>& attention_parts();
 template <class T>
 const RecurrentParts<T>& recurrent_parts();
+template <class T>
+const StateScanParts<T>& state_scan_parts();
 
 }  // namespace weft::cpu

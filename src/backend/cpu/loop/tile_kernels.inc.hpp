@@ -838,6 +838,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
 #include "backend/cpu/scan_parts.inc.hpp"
+#include "backend/cpu/state_scan_parts.inc.hpp"
 #include "backend/cpu/sum_rows.inc.hpp"
 #if defined(__AVX512F__)
 #include "backend/cpu/extremes_avx512.inc.hpp"
@@ -893,6 +894,8 @@ TileTable make_tile_table() {
   table.attention_keep = attention_keep;
   table.recurrent_f32 = recurrent_parts_of<float>();
   table.recurrent_f64 = recurrent_parts_of<double>();
+  table.state_scan_f32 = state_scan_parts_of<float>();
+  table.state_scan_f64 = state_scan_parts_of<double>();
   table.cache = cache_parts_of_isa();
   return table;
 }

@@ -20,21 +20,6 @@ using kernel::Operand;
 
 constexpr int kWriteThreads = 256;  // as in elementwise kernels, so that they run side by side
 
-void copy(const Operand& from, const Operand& to, const Target& target, Scratch& scratch, Rendered& rendered) {
-  kernel::LoopKernel loop;
-  loop.name = "copy";
-  loop.outer = to.count;
-  loop.inputs = {from};
-  loop.outputs = {to};
-  const kernel::View view{{to.count}, {1}, 0, {}};
-  kernel::Step load{kernel::StepKind::load, to.type, kernel::Level::outer};
-  load.operand = 0;
-  load.view = view;
-  loop.steps = {load};
-  loop.stores = {{0, 0, view}};
-  render(loop, target, scratch, rendered);
-}
-
 /// Statements that write unit `u` of a row: an element, a word of two halves, or a block of 32.
 std::string write_unit(CacheType type, const Bindings& bindings, int rows, int out) {
   const auto value = [&](const std::string& i) {
@@ -92,12 +77,27 @@ std::string is_written(Extent rows, Extent count) {
 
 }  // namespace
 
+void render_copy(const Operand& from, const Operand& to, const Target& target, Scratch& scratch, Rendered& rendered) {
+  kernel::LoopKernel loop;
+  loop.name = "copy";
+  loop.outer = to.count;
+  loop.inputs = {from};
+  loop.outputs = {to};
+  const kernel::View view{{to.count}, {1}, 0, {}};
+  kernel::Step load{kernel::StepKind::load, to.type, kernel::Level::outer};
+  load.operand = 0;
+  load.view = view;
+  loop.steps = {load};
+  loop.stores = {{0, 0, view}};
+  render(loop, target, scratch, rendered);
+}
+
 void render_write_rows(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   const CacheType type = kernel::attributes_of<graph::WriteRows>(kernel).type;
   const Extent rows = kernel.shape()[0], words = kernel.shape()[1], count = kernel.shapes[1][0],
                width = kernel.shapes[1][1];
   if (kernel.out().buffer != kernel.reads[0].buffer || kernel.out().offset != kernel.reads[0].offset)
-    copy(kernel.reads[0], kernel.out(), target, scratch, rendered);
+    render_copy(kernel.reads[0], kernel.out(), target, scratch, rendered);
   const Extent units = type == CacheType::q8 ? words / 9 : words;
   if (count * units * rows == 0) return;
   Bindings bindings(target, kernel.name);

@@ -6,6 +6,10 @@
 
 namespace weft::webgpu {
 
+/// Appends a copy of all elements.
+void render_copy(const kernel::Operand& from, const kernel::Operand& to, const Target& target, Scratch& scratch,
+                 Rendered& rendered);
+
 /// Appends the dispatches of write_rows: one, and a copy before it unless the cache is written in place.
 void render_write_rows(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
