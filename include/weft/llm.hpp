@@ -61,6 +61,9 @@ struct LoadOptions {
   /// On the CPU: packed weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR), and mapped from there the next
   /// time. The files take at most a tenth of the disk, and may be removed at any time.
   bool keep_packed = true;
+  /// Of models with states (Mamba): bytes for copies of states at earlier tokens, from which a prompt that differs from the last
+  /// one goes on. 0: none; such a prompt is then read from its start.
+  std::uint64_t state_memory = std::uint64_t{256} << 20;
   /// Bytes that weights and cache may take together; 0: no such limit. UsageError if they do not suffice.
   std::uint64_t device_memory = 0;
   std::string chat_template = {};  ///< its text, in place of the model's own

@@ -114,6 +114,7 @@ struct BatchState {
         if (!part.empty()) {
           engine->last_logits(positioned(part, static_cast<Extent>(held.size()), s->slot));
           held.insert(held.end(), part.begin(), part.end());
+          engine->keep_states(s->slot);
         }
         s->is_reading = part.size() + 1 < rest.size();
       });
@@ -154,6 +155,7 @@ struct BatchState {
       Batch::Progress& progress = all[static_cast<std::size_t>(s.slot)];
       guarded(s, progress, [&] {
         engine->cached(s.slot).push_back(s.tokens.back());
+        engine->keep_states_sometimes(s.slot);
         s.reply.result.seconds += seconds;
         if (s.constraint) s.constraint->require(draws[i].token);
         if (s.reply.take(draws[i], progress.piece)) {

@@ -119,6 +119,12 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
   choose_context(options);
   make_positions(options);
   make_caches(false);
+  if (has_states_) {
+    std::uint64_t bytes = 0;
+    for (const std::string& name : state_names_)
+      bytes += static_cast<std::uint64_t>(caches_.at(name).shape()[1]) * sizeof(float);
+    checkpoints_.emplace(options.state_memory, std::max<std::uint64_t>(bytes, 1));
+  }
   return_free_memory();
 }
 
@@ -194,6 +200,10 @@ void Engine::make_caches(bool is_planned) {
     const Tensor memory(
         runtime::data_node(like.dtype(), like.shape(), device_, runtime::allocate(device_, bytes, tensor.name)));
     caches_.emplace(tensor.name, Variable(memory, tensor.name, false));
+    if (is_state)
+      state_names_.push_back(tensor.name);
+    else
+      has_keys_ = true;
   }
   cached_.resize(static_cast<std::size_t>(slots_));
 }
@@ -532,6 +542,46 @@ void Engine::grow(int slot, Extent length) {
   cached(slot) = held;
 }
 
+void Engine::keep_states(int slot) {
+  const std::vector<text::TokenId>& held = cached(slot);
+  if (!checkpoints_ || checkpoints_->is_off() || held.empty() || checkpoints_->has(held, slot)) return;
+  if (static_cast<Extent>(held.size()) != cached_[static_cast<std::size_t>(slot)].written) return;
+  if (!save_states_)
+    save_states_.emplace([this](std::span<const Tensor> arguments) {
+      std::vector<Tensor> rows;
+      for (const std::string& name : state_names_) rows.push_back(embedding(caches_.at(name).value(), arguments[0]));
+      return rows;
+    });
+  const std::vector<Tensor> arguments = {on_device(std::vector<std::int32_t>{slot}, {1}, device_)};
+  checkpoints_->add({held, slot, (*save_states_)(arguments)});
+}
+
+void Engine::keep_states_sometimes(int slot) {
+  if (checkpoints_ && cached(slot).size() % kStateInterval == 0) keep_states(slot);
+}
+
+std::size_t Engine::restore_states(int slot, std::span<const text::TokenId> prompt, std::size_t same,
+                                   std::size_t more_than) {
+  // Keys and values of attention are those of this sequence, up to `same`; states alone may be those of any.
+  const std::size_t longest = has_keys_ ? same : prompt.size() - 1;
+  const StateCheckpoints::Checkpoint* found = checkpoints_->best(prompt, longest, has_keys_ ? slot : -1);
+  if (!found || found->tokens.size() <= more_than) return 0;
+  if (!restore_states_)
+    restore_states_.emplace([this](std::span<const Tensor> arguments) {
+      for (std::size_t i = 0; i < state_names_.size(); ++i) {
+        Variable& state = caches_.at(state_names_[i]);
+        state.assign(write_rows(state, arguments[i + 1], arguments[0], CacheType::f32));
+      }
+      return std::vector<Tensor>{arguments[0] + 0};
+    });
+  std::vector<Tensor> arguments = {on_device(std::vector<std::int32_t>{slot}, {1}, device_)};
+  arguments.insert(arguments.end(), found->states.begin(), found->states.end());
+  (*restore_states_)(arguments);
+  cached_[static_cast<std::size_t>(slot)].written = static_cast<Extent>(found->tokens.size());
+  cached(slot) = found->tokens;
+  return found->tokens.size();
+}
+
 Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   std::vector<text::TokenId>& held = cached(slot);
   if (turns_anew(slot, static_cast<Extent>(prompt.size()))) held.clear();
@@ -539,7 +589,11 @@ Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   std::size_t same = 0;
   while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
   if (!has_window(slot, static_cast<Extent>(same))) same = 0;
-  if (has_states_ && static_cast<Extent>(same) != cached_[static_cast<std::size_t>(slot)].written) same = 0;
+  if (has_states_) {
+    const bool goes_on = static_cast<Extent>(same) == cached_[static_cast<std::size_t>(slot)].written;
+    const std::size_t restored = restore_states(slot, prompt, same, goes_on ? same : 0);
+    if (restored > 0 || !goes_on) same = restored;
+  }
   held.resize(same);
   return static_cast<Extent>(same);
 }

@@ -15,6 +15,7 @@
 #include "llm/image_rows.hpp"
 #include "llm/lower.hpp"
 #include "llm/model_text.hpp"
+#include "llm/state_checkpoints.hpp"
 #include "llm/weights.hpp"
 #include "runtime/devices.hpp"
 #include "weft/compile.hpp"
@@ -124,8 +125,12 @@ class Engine {
   bool runs_beside_host() const { return runtime::backend_of(device_).describe().runs_beside_host; }
 
   /// Whether layers keep a state of all steps. It cannot be cut back to an earlier step, so wrong guesses cannot be taken back,
-  /// and a prompt that differs from what the state has seen is read from its start.
+  /// and a prompt that differs from what the state has seen goes on from a checkpoint.
   bool has_states() const { return has_states_; }
+  /// Copies the states of a sequence, which have seen the tokens that the cache holds. Nothing without states.
+  void keep_states(int slot);
+  /// The same where the last copy is kStateInterval tokens or more back.
+  void keep_states_sometimes(int slot);
 
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
@@ -137,7 +142,7 @@ class Engine {
   bool turns_anew(int slot, Extent length) const;
   /// Tokens of the prompt that the slot already holds, but for the last, which must be computed for its logits; the cache
   /// is cut there. If rings have lost the window before that place, nothing is reused: the rows of that window depend
-  /// on earlier rows, which are lost too.
+  /// on earlier rows, which are lost too. States go back to the last checkpoint before that place.
   Extent reuse(int slot, std::span<const text::TokenId> prompt);
 
   /// True while a generation uses the model.
@@ -177,6 +182,9 @@ class Engine {
   void choose_context(const LoadOptions& options);
   /// Whether rings hold all that a token at this position sees before it.
   bool has_window(int slot, Extent position) const;
+  /// Sets the states of a sequence to the last checkpoint of the prompt: of more than `more_than` tokens, and with attention of at
+  /// most `same`. Gives its number of tokens; 0 if there is none.
+  std::size_t restore_states(int slot, std::span<const text::TokenId> prompt, std::size_t same, std::size_t more_than);
   Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},
               std::string* profile = nullptr);
   Tensor whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted);
@@ -210,7 +218,12 @@ class Engine {
   Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;
-  bool has_states_ = false;
+  bool has_states_ = false, has_keys_ = false;
+  static constexpr std::size_t kStateInterval = 256;  // tokens
+  /// The names of the states, in the order of checkpoints.
+  std::vector<std::string> state_names_;
+  std::optional<StateCheckpoints> checkpoints_;
+  std::optional<Compiled> save_states_, restore_states_;
   std::map<PassKind, Compiled> passes_;
   std::optional<Compiled> sampler_, masked_sampler_;
   std::optional<Constraints> constraints_;

@@ -24,6 +24,7 @@ void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, in
     const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
     engine.last_logits(positioned(part, place + static_cast<Extent>(at), slot));
     held.insert(held.end(), part.begin(), part.end());
+    engine.keep_states(slot);
     at += part.size();
   }
 }
@@ -226,6 +227,7 @@ void Run::step(std::string& piece) {
   auto& held = engine_->cached(0);
   for (std::size_t i = 0; i < draws.size(); ++i) {
     held.push_back(ahead[i]);
+    engine_->keep_states_sometimes(0);
     const bool more = goes_on(draws[i], piece);
     if (more) tokens_.push_back(draws[i].token);
     if (!more || i >= guesses.size() || guesses[i] != draws[i].token) break;

@@ -69,7 +69,7 @@ TEST(State, TokensOneByOneGiveWhatWholeTextsGive) {
   }
 }
 
-TEST(State, PromptsThatGoOnAreReusedAndOthersAreReadAnew) {
+TEST(State, PromptsThatGoOnAreReusedAndOthersGoBackToACheckpoint) {
   for (const char* name : kNames) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
@@ -82,15 +82,58 @@ TEST(State, PromptsThatGoOnAreReusedAndOthersAreReadAnew) {
     text.push_back(5);
     const Result second = model.generate(text, most_probable_text(6)).result();
     EXPECT_EQ(second.reused_tokens, 25);  // all that the state has seen: the last drawn token is new to it
-    // The same beginning, and then another text: the state cannot go back.
+    // The same beginning, and then another text: the state goes back to the end of the first prompt, but for its last token.
     std::vector<std::int32_t> other(text.begin(), text.begin() + 22);
     other.push_back(40);
     const Result third = model.generate(other, most_probable_text(6)).result();
-    EXPECT_EQ(third.reused_tokens, 0);
+    EXPECT_EQ(third.reused_tokens, 19);
+    const Model forgetful = load(folder.path(), {.context = 64, .state_memory = 0});
+    (void)forgetful.generate(text, most_probable_text(1)).result();
+    EXPECT_EQ(forgetful.generate(other, most_probable_text(6)).result().reused_tokens, 0);
     const Model fresh = load(folder.path(), {.context = 64});
     EXPECT_EQ(drawn_ids(fresh.generate(other, most_probable_text(6)).result()), drawn_ids(third));
     EXPECT_EQ(drawn_ids(load(folder.path(), {.context = 64}).generate(text, most_probable_text(6)).result()),
               drawn_ids(second));
+  }
+}
+
+TEST(State, CheckpointsOfOneSequenceServeAnother) {
+  // Keys and values of attention stay with their sequence, so hybrids read the prompt anew.
+  for (const auto& [name, reused] : {std::pair("mamba", 29), {"mamba2", 29}, {"bamba", 0}}) {
+    SCOPED_TRACE(name);
+    const TemporaryFolder folder;
+    test::put(case_of(name).model(), folder);
+    const Model model = load(folder.path(), {.context = 64, .sequences = 2}),
+                alone = load(folder.path(), {.context = 64});
+    Batch batch(model);
+    std::vector<std::int32_t> prompt = drawn_tokens(30, 7);
+    const auto first = batch.add(prompt, most_probable_text(4));
+    for (int i = 0; i < 2; ++i) (void)batch.step();
+    prompt.back() = prompt.back() == 3 ? 4 : 3;
+    const auto second = batch.add(prompt, most_probable_text(4));
+    for (int i = 0; i < 8; ++i) (void)batch.step();
+    EXPECT_EQ(batch.result(second).reused_tokens, reused);
+    EXPECT_EQ(drawn_ids(batch.result(second)), drawn_ids(alone.generate(prompt, most_probable_text(4)).result()));
+    EXPECT_EQ(drawn_ids(batch.result(first)),
+              drawn_ids(alone.generate(drawn_tokens(30, 7), most_probable_text(4)).result()));
+  }
+}
+
+TEST(State, CheckpointsTakeNoMoreMemoryThanAllowed) {
+  const TemporaryFolder folder;
+  test::put(case_of("mamba").model(), folder);
+  std::uint64_t one = 0;  // of a checkpoint: a model without attention has nothing else in its cache
+  (void)load(folder.path(), {.context = 64, .on_load = [&](const ModelLoad& loaded) { one = loaded.cache_bytes; }});
+  for (const auto& [room, reused] : {std::pair(one - 1, 0), {one, 0}, {2 * one, 19}}) {
+    const Model model = load(folder.path(), {.context = 64, .state_memory = room});
+    std::vector<std::int32_t> text = drawn_tokens(20, 7);
+    (void)model.generate(text, most_probable_text(1)).result();
+    // A longer prompt leaves a second checkpoint, which takes the place of the first where there is one place.
+    for (const std::int32_t id : {1, 2, 3, 4}) text.push_back(id);
+    (void)model.generate(text, most_probable_text(1)).result();
+    text.resize(20);
+    text.push_back(9);
+    EXPECT_EQ(model.generate(text, most_probable_text(1)).result().reused_tokens, reused) << room / one;
   }
 }
 
