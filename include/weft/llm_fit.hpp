@@ -28,6 +28,13 @@ struct FitChange {
   bool fits = false;
 };
 
+/// Values that a device must hold in one buffer: matrices and caches.
+struct LargestBuffer {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t limit = 0;  ///< of a buffer, and of what a kernel sees of it, as the device reports them; 0: none
+};
+
 struct FitReport {
   Device device;
   Extent context = 0;  ///< positions of a sequence
@@ -37,7 +44,9 @@ struct FitReport {
   /// Bytes that the model may take: `device_memory` of the options, or else the free memory of the host for the CPU. A GPU does
   /// not tell; nothing then.
   std::optional<std::uint64_t> available;
-  bool fits = true;                ///< true where nothing is known
+  LargestBuffer largest;
+  bool fits =
+      true;  ///< nothing that is known is too large: neither all of it, where `available` is known, nor the largest buffer
   std::vector<FitChange> changes;  ///< where it does not fit: what would make it smaller, and whether that suffices
 
   /// A table for people.

@@ -51,6 +51,31 @@ std::uint64_t weights_in(const detail::Engine& engine, const TensorNames& names,
   return bytes;
 }
 
+LargestBuffer largest_of(const detail::Engine& engine, CacheType type) {
+  LargestBuffer largest;
+  const auto add = [&](const std::string& name, std::uint64_t bytes) {
+    if (bytes > largest.bytes) largest = {name, bytes};
+  };
+  for (const auto& [name, weight] : engine.weights().weights)
+    for (const Tensor& each : weight)
+      add(name, is_packed_matrix(each) ? packed_size(each)
+                                       : static_cast<std::uint64_t>(each.numel()) * size_bytes(each.dtype()));
+  for (const TensorDesc& tensor : engine.graph().tensors) {
+    const auto rows = static_cast<std::uint64_t>(engine.slots());
+    if (tensor.storage == TensorStorage::state)
+      add(tensor.name, static_cast<std::uint64_t>(tensor.shape[1].value) * rows * sizeof(float));
+    if (tensor.storage == TensorStorage::kv_cache)
+      add(tensor.name, static_cast<std::uint64_t>(graph::row_elements(type, tensor.shape[1].value)) *
+                           size_bytes(graph::dtype_of_cache(type)) * rows *
+                           static_cast<std::uint64_t>(engine.rows_of(tensor, engine.context())));
+  }
+  if (engine.device().kind == Device::Kind::webgpu) {
+    const auto& description = runtime::backend_of(engine.device()).describe();
+    largest.limit = std::min(description.buffer_bytes_max, description.binding_bytes_max);
+  }
+  return largest;
+}
+
 std::vector<FitChange> changes_of(const FitReport& report, const detail::Engine& engine, const TensorNames& names,
                                   std::uint64_t available) {
   std::vector<FitChange> changes;
@@ -104,8 +129,11 @@ FitReport fit(const std::filesystem::path& path, const LoadOptions& options) {
       report.need.states += static_cast<std::uint64_t>(tensor.shape[1].value * engine.slots()) * sizeof(float);
   report.need.passes = engine.planned_pass_bytes();
   if (options.device_memory > 0 || engine.device().kind == Device::Kind::cpu) report.available = available;
-  report.fits = !report.available || report.need.total() <= *report.available;
-  if (!report.fits) report.changes = changes_of(report, engine, names, *report.available);
+  report.largest = largest_of(engine, options.cache);
+  const bool is_too_large = report.largest.limit > 0 && report.largest.bytes > report.largest.limit;
+  report.fits = !is_too_large && (!report.available || report.need.total() <= *report.available);
+  if (report.available && report.need.total() > *report.available)
+    report.changes = changes_of(report, engine, names, *report.available);
   return report;
 }
 
@@ -123,8 +151,13 @@ std::string FitReport::to_string() const {
   if (need.states > 0) row("states", need.states, fmt::format("{} sequence{}", sequences, sequences == 1 ? "" : "s"));
   row("passes", need.passes, "activations and scratch, as planned");
   row("all", need.total(), device.to_string());
+  if (largest.limit > 0)
+    row("largest", largest.bytes,
+        fmt::format("{}; the device takes {:.1f} MB in one buffer{}", largest.name,
+                    static_cast<double>(largest.limit) / 1e6,
+                    largest.bytes > largest.limit ? ": too large; smaller types, or a shorter context" : ""));
   if (!available) return text + "the device does not tell how much memory it has; --device-memory says it\n";
-  row("available", *available, fits ? "the model fits" : "the model does not fit");
+  row("available", *available, need.total() <= *available ? "the model fits" : "the model does not fit");
   for (const FitChange& each : changes) row(each.fits ? "fits with" : "smaller with", each.bytes, each.change);
   return text;
 }

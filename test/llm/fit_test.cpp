@@ -43,6 +43,9 @@ TEST(Fit, BytesAreThoseThatAreAllocated) {
           if (is_packed_matrix(each)) shared += packed_bytes(each).size();
       EXPECT_GE(held + shared, report.need.weights + report.need.cache + report.need.states);
       EXPECT_LE(held + shared, report.need.weights + report.need.cache + report.need.states + 4096);
+      EXPECT_GT(report.largest.bytes, 0u);
+      EXPECT_LE(report.largest.bytes, std::max(report.need.weights, report.need.cache + report.need.states));
+      EXPECT_EQ(report.largest.limit, 0u);  // the CPU has none
       EXPECT_EQ(engine.weight_bytes(), report.need.weights);
       EXPECT_EQ(engine.cache_bytes(), report.need.cache + report.need.states);
       std::vector<detail::PositionedToken> batch;
