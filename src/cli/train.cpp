@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "cli/language_model.hpp"
+#include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "cli/train_console.hpp"
 #include "weft/compile.hpp"
 #include "weft/train/config.hpp"
+#include "weft/train/need.hpp"
 #include "weft/train/run.hpp"
 
 namespace weft::cli {
@@ -27,7 +30,8 @@ std::optional<fs::path> demo_text() {
 }
 
 struct TextRequest : train::TrainRequest {
-  bool quiet = false;
+  bool quiet = false, is_dry_run = false;
+  std::string memory;    // for device_memory
   std::string products;  // a ProductPrecision by name; empty: as the session has it
 };
 
@@ -42,8 +46,16 @@ class StopsTraining : public train::Observer {
   std::optional<StopOnInterrupt> interrupts_;
 };
 
+/// The need of the run as a table; kFailure if it does not fit.
+int dry_run(const TextRequest& request) {
+  const train::TrainingNeed need = train::training_need(request);
+  put_text(need.to_string());
+  return need.fits ? kOk : kFailure;
+}
+
 int train_text(const TextRequest& request) {
   if (const auto products = product_precision_of(request.products)) compile_settings().products = *products;
+  if (request.is_dry_run) return dry_run(request);
   const std::stop_source stop;
   TrainConsole console(request.quiet);
   StopsTraining stops(stop);
@@ -86,6 +98,14 @@ void set_up_text(CLI::App& app, Action& action) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kProductPrecisions), std::end(kProductPrecisions))));
   app.add_option("--steps", r.steps, "steps in all (default: the preset's)")->group(run);
   app.add_option("--seconds", r.seconds, "train for this long; without --steps the learning rate falls over the time")
+      ->group(run);
+  app.add_flag(
+         "--dry-run", r.is_dry_run,
+         "plans a step without running it: the memory of the run, the largest batch that fits, and whether the run "
+         "fits (the exit code); writes nothing")
+      ->group(run);
+  app.add_option("--device-memory", r.memory,
+                 "what the run may take on a device, as 6G (default: what the CPU has free)")
       ->group(run);
   app.add_option("--seed", r.seed, "seed of weights, batches and dropout (default: 1)")->group(run);
   app.add_option("--vocabulary", r.vocabulary, "char or byte (default: char)")->group(run);
@@ -156,6 +176,7 @@ void set_up_text(CLI::App& app, Action& action) {
   app.callback([&action, request] {
     action = [request] {
       if (!request->data && !request->resume) request->data = demo_text();
+      if (!request->memory.empty()) request->device_memory = parse_bytes(request->memory);
       return train_text(*request);
     };
   });

@@ -22,6 +22,11 @@ Tensor rate_tensor(double rate) { return tensor(static_cast<float>(rate)); }
 
 }  // namespace
 
+std::uint64_t state_bytes(const RunConfig& config) {
+  const auto count = static_cast<std::uint64_t>(nn::GPT(config.model).parameter_count());
+  return count * sizeof(float) * (config.accumulate > 1 ? 4 : 3);
+}
+
 Learner::Learner(const RunConfig& config, const Checkpoint* checkpoint, const parallel::Member* member)
     : config_(config),
       model_(config.model),
@@ -123,6 +128,27 @@ Learner::StepResult Learner::step(double learning_rate, std::span<const Tensor> 
 Tensor Learner::loss(const Tensor& inputs, const Tensor& targets) {
   const Tensor arguments[] = {inputs, targets};
   return compiled_loss_(arguments)[0];
+}
+
+std::uint64_t Learner::planned_step_bytes(Extent rows) {
+  const Tensor arguments[] = {rate_tensor(0), zeros({rows, config_.model.context + 1}, DType::i32)};
+  const auto rate = std::span(arguments).first(1), batch = std::span(arguments).subspan(1);
+  const auto planned = [](Compiled& function, std::span<const Tensor> given) {
+    function.prepare(given);
+    return static_cast<std::uint64_t>(function.scratch_bytes());
+  };
+  if (sum_)
+    return planned(compiled_add_, batch) + (member_ ? planned(compiled_gradients_, {}) : planned(compiled_step_, rate));
+  return member_ ? planned(compiled_gradients_, batch) : planned(compiled_step_, arguments);
+}
+
+std::uint64_t Learner::planned_loss_bytes(Extent rows) {
+  const Tensor tokens = zeros({rows, config_.model.context}, DType::i32);
+  const Tensor both[] = {tokens, tokens};
+  model_.eval();
+  compiled_loss_.prepare(both);
+  model_.train();
+  return compiled_loss_.scratch_bytes();
 }
 
 Profile Learner::profile(double learning_rate, const Tensor& batch) {

@@ -17,6 +17,9 @@
 
 namespace weft::train {
 
+/// Bytes of the weights, of AdamW's two moments, and of the sum of gradients of a run that accumulates.
+std::uint64_t state_bytes(const RunConfig& config);
+
 /// Works in the session and on the default device that it is made in. Alone, a step without accumulation is one plan. With
 /// others, gradients are one plan, their mean over the members comes next, and the update is another plan.
 class Learner {
@@ -32,6 +35,10 @@ class Learner {
   StepResult step(double learning_rate, std::span<const Tensor> batches);
   /// The mean loss of inputs and targets, [rows, context] each.
   Tensor loss(const Tensor& inputs, const Tensor& targets);
+  /// Gradients, activations and scratch of a step on batches of `rows` texts, and of a call of `loss`: the memory of their plans,
+  /// which are made but not run.
+  std::uint64_t planned_step_bytes(Extent rows);
+  std::uint64_t planned_loss_bytes(Extent rows);
   /// Makes two steps more and times the kernels of the second one; of a run that accumulates or has several devices, those of
   /// a batch's gradients.
   Profile profile(double learning_rate, const Tensor& batch);

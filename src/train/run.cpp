@@ -9,6 +9,8 @@
 #include <tuple>
 
 #include "base/file.hpp"
+#include "base/processors.hpp"
+#include "train/learner.hpp"
 #include "train/run_files.hpp"
 #include "train/run_folder.hpp"
 #include "weft/device.hpp"
@@ -87,8 +89,8 @@ class Run {
     config_.data_hash = data_.content_hash;
     config_.model.vocabulary = std::max(config_.model.vocabulary, data_.vocabulary.size());
     const std::vector<Device> devices = parallel::parse_devices(request_.device);  // after the quicker checks
+    check_state(devices[0]);
     set_default_device(devices[0]);
-    write_file_atomically(folder_.config(), to_json(config_) + "\n");
     if (resumed) {
       trainer_.emplace(config_, data_, *resumed, devices);
       elapsed_before_ = resumed->elapsed_seconds;
@@ -97,8 +99,33 @@ class Run {
     } else {
       trainer_.emplace(config_, data_, devices);
     }
+    check_step(*trainer_);
+    write_file_atomically(folder_.config(), to_json(config_) + "\n");  // not of a run that is refused
     tell(&Observer::begin, RunStart{config_, data_, trainer_->model(), folder_.path, resumed.has_value(),
                                     trainer_->steps(), elapsed_before_, devices});
+  }
+
+  /// Bytes that the run may take on a device from here on, as far as they are known. Memory in use by then counts as taken.
+  std::optional<std::uint64_t> room(Device device, std::uint64_t taken) const {
+    if (request_.device_memory > 0) return request_.device_memory - std::min(request_.device_memory, taken);
+    return device.kind == Device::Kind::cpu ? std::optional(free_memory()) : std::nullopt;
+  }
+  [[noreturn]] void refuse(std::string_view what, std::uint64_t needed, std::uint64_t room,
+                           std::string_view cure) const {
+    throw UsageError(
+        fmt::format("{} take {:.1f} MB, and there is room for {:.1f} MB; {} (--dry-run shows what takes how much)",
+                    what, static_cast<double>(needed) / 1e6, static_cast<double>(room) / 1e6, cure));
+  }
+  void check_state(Device device) const {
+    const std::uint64_t bytes = state_bytes(config_);
+    if (const auto limit = room(device, 0); limit && bytes > *limit)
+      refuse("the weights and the moments of AdamW", bytes, *limit, "take fewer --layers or a smaller --width");
+  }
+  void check_step(Trainer& trainer) const {
+    const std::uint64_t bytes = trainer.planned_step_bytes();
+    if (const auto limit = room(default_device(), state_bytes(config_)); limit && bytes > *limit)
+      refuse("gradients, activations and scratch of a step", bytes, *limit,
+             "take a smaller --batch or --context, or --recompute true");
   }
 
   // Fills config_; returns the checkpoint to resume from, if there is one.

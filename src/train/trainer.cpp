@@ -139,6 +139,7 @@ Checkpoint Trainer::checkpoint() const {
   return c;
 }
 
+std::uint64_t Trainer::planned_step_bytes() { return learner_->planned_step_bytes(config_.batch / members_); }
 nn::GPT& Trainer::model() { return learner_->model(); }
 const optim::LossScale* Trainer::loss_scale() const { return learner_->loss_scale(); }
 Compiled& Trainer::compiled_step() { return learner_->compiled_step(); }

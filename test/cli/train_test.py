@@ -180,6 +180,24 @@ class Training(CliTest):
             self.assertTrue((self.out / name).exists(), name)
         self.assertNotIn("\r", result.stdout)
 
+    def test_a_dry_run_tells_the_memory_and_writes_nothing(self):
+        result = self.begin("--dry-run")
+        self.assert_code(result, OK)
+        for text in ("weights", "moments", "step", "validation", "the run fits"):
+            self.assertIn(text, result.stdout)
+        largest = int(re.search(r"the largest batch that fits: (\d+)", self.begin("--dry-run", "--device-memory", "8M").stdout)[1])
+        self.assertGreater(largest, 4)
+        more = self.begin("--dry-run", "--device-memory", "8M", "--batch", 2 * largest)
+        self.assert_code(more, FAILURE)
+        self.assertIn("the run does not fit", more.stdout)
+        self.assert_code(self.begin("--dry-run", "--device-memory", "20k"), FAILURE)
+        self.assertFalse(self.out.exists())
+        refused = self.begin("--steps", 2, "--device-memory", "8M", "--batch", 2 * largest)
+        self.assert_code(refused, USAGE)
+        self.assertIn("--dry-run", refused.stderr)
+        self.assert_code(self.begin("--steps", 2, "--device-memory", "8M"), OK)  # the folder is still free
+        self.assert_code(self.begin("--dry-run", "--device-memory", "much"), USAGE)
+
     def test_time_ends_a_run(self):
         begin = time.monotonic()
         self.assert_code(self.begin("--seconds", 2), OK)

@@ -87,6 +87,7 @@ struct TrainRequest {
   std::optional<std::int64_t> sample_every;      // steps; unset: every fourth check; 0: only at the end
   std::int64_t sample_tokens = 200;              // 0: no samples
   bool profile = false;                          // times the kernels of a step when the run ends
+  std::uint64_t device_memory = 0;               // bytes that the run may take on a device; 0: what the CPU has free
 };
 
 /// The run of a request without `resume`. Errors: UsageError.

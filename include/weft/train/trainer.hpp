@@ -53,6 +53,9 @@ class Trainer {
   /// windows spread evenly. A whole pass counts every target once.
   Evaluation evaluate(std::int64_t batches = 0);
 
+  /// Gradients, activations and scratch of a step on the first device, as planned. Compiles the step, but runs nothing.
+  std::uint64_t planned_step_bytes();
+
   Checkpoint checkpoint() const;
   nn::GPT& model();
   /// Of a run in f16; else null.

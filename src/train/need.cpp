@@ -1,0 +1,116 @@
+#include "weft/train/need.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.hpp"
+#include "base/processors.hpp"
+#include "train/learner.hpp"
+#include "train/run_folder.hpp"
+#include "weft/error.hpp"
+#include "weft/parallel.hpp"
+
+namespace weft::train {
+namespace {
+
+constexpr Extent kRowsMax = 1 << 16;
+
+/// The configuration of the run: stored in its folder, or new.
+RunConfig config_of(const TrainRequest& request) {
+  if (!request.resume) return new_run(request);
+  const RunFolder folder{request.out};
+  if (!folder.has_run())
+    throw UsageError(fmt::format("{}: there is no run to resume; leave --resume out", request.out.string()));
+  return resumed_run(run_config_from_json(read_text_file(folder.config()), folder.config().string()), request, 0);
+}
+
+/// The most rows whose plans take at most `room` bytes. Plans grow almost evenly with the rows; the guess is then planned.
+Extent most_rows(Learner& learner, Extent rows, int devices, std::uint64_t of_rows, std::uint64_t room) {
+  const auto bytes = [&](Extent count) {
+    return learner.planned_step_bytes(count) + learner.planned_loss_bytes(count * devices);
+  };
+  const Extent other = rows > 1 ? rows / 2 : 2;
+  const auto at_rows = static_cast<double>(of_rows), at_other = static_cast<double>(bytes(other));
+  const double each = std::max((at_rows - at_other) / static_cast<double>(rows - other), 1.0);
+  const double guess = static_cast<double>(rows) + (static_cast<double>(room) - at_rows) / each;
+  Extent low = of_rows <= room ? rows : 0;  // known to fit
+  Extent next = static_cast<Extent>(std::clamp(guess, 0.0, static_cast<double>(kRowsMax)));
+  for (int tries = 0; tries < 4 && next > low; ++tries) {
+    if (bytes(next) <= room) return next;
+    next = std::min(next - 1, next * 9 / 10);
+  }
+  if (low == 0 && rows > 1 && at_other <= static_cast<double>(room)) low = other;
+  return low;
+}
+
+}  // namespace
+
+TrainingNeed training_need(const TrainRequest& request) {
+  TrainingNeed need;
+  need.config = config_of(request);
+  RunConfig& config = need.config;
+  const TextData data = TextData::load(config.data, config.vocabulary, config.model.context);
+  config.model.vocabulary = std::max(config.model.vocabulary, data.vocabulary.size());
+  const std::vector<Device> devices = parallel::parse_devices(request.device);
+  need.device = devices[0];
+  need.devices = static_cast<int>(devices.size());
+  if (config.batch % need.devices != 0)
+    throw UsageError(fmt::format("a batch of {} texts cannot be divided over {} devices; choose a multiple of {}",
+                                 config.batch, need.devices, need.devices));
+  need.rows = config.batch / need.devices;
+  const bool is_cpu = need.device.kind == Device::Kind::cpu;
+  if (request.device_memory > 0)
+    need.available = request.device_memory;
+  else if (is_cpu)
+    need.available = free_memory();
+
+  need.parameters = nn::GPT(config.model).parameter_count();
+  need.weights = static_cast<std::uint64_t>(need.parameters) * sizeof(float);
+  need.moments = state_bytes(config) - need.weights;
+  if (need.available && need.total() > *need.available) {
+    need.fits = false;
+    need.largest_rows = 0;
+    return need;
+  }
+  set_default_device(need.device);
+  Learner learner(config, nullptr);
+  need.step = learner.planned_step_bytes(need.rows);
+  need.validation = learner.planned_loss_bytes(config.batch);  // by the first device alone
+  if (!need.available) return need;
+  need.fits = need.total() <= *need.available;
+  need.largest_rows = most_rows(learner, need.rows, need.devices, *need.step + *need.validation,
+                                *need.available - need.weights - need.moments);
+  return need;
+}
+
+std::string TrainingNeed::to_string() const {
+  std::string text;
+  const auto row = [&](std::string_view name, std::uint64_t bytes, std::string_view note) {
+    text += fmt::format("  {:<12} {:>12.1f} MB{}{}\n", name, static_cast<double>(bytes) / 1e6, note.empty() ? "" : "  ",
+                        note);
+  };
+  row("weights", weights, fmt::format("{} parameters in f32", parameters));
+  row("moments", moments, config.accumulate > 1 ? "of AdamW, and the sum of gradients" : "of AdamW");
+  if (step) {
+    row("step", *step,
+        fmt::format("gradients, activations and scratch for {} x {} tokens in {}, as planned", rows,
+                    config.model.context, name_of(config.precision)));
+    row("validation", *validation, "activations and scratch, as planned");
+  }
+  row(step ? "all" : "at least", total(),
+      devices == 1 ? device.to_string() : fmt::format("{} and each other device", device.to_string()));
+  if (!available) return text + "the device does not tell how much memory it has; --device-memory says it\n";
+  row("available", *available, fits ? "the run fits" : "the run does not fit");
+  const bool may_recompute = !config.recompute && step;
+  if (!fits && !step)
+    text += "a smaller model fits: fewer --layers, a smaller --width\n";
+  else if (*largest_rows > 0)
+    text += fmt::format("the largest batch that fits: {}{}\n", *largest_rows * devices,
+                        !fits && may_recompute ? "; or try --recompute true" : "");
+  else
+    text += fmt::format("no batch fits; try a smaller --context{}\n", may_recompute ? ", or --recompute true" : "");
+  return text;
+}
+
+}  // namespace weft::train
