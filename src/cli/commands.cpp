@@ -17,6 +17,7 @@ std::span<const Command> commands() {
       {"tokenize", "Models", "cut a text into the tokens of a model, or put tokens together", set_up_tokenize},
       {"inspect", "Models", "show what a model file holds: GGUF, safetensors, metatensor, folders, checkpoints",
        set_up_inspect},
+      {"models", "Models", "list models on this machine, and remove them: weft models list", set_up_models},
       {"quantize", "Models", "write a GGUF model in smaller types", set_up_quantize},
       {"convert", "Models", "turn GGUF, safetensors and metatensor files into each other", set_up_convert},
       {"memory", "Models", "texts that are found again by their meaning: add, search, recall", set_up_memory},

@@ -52,6 +52,7 @@ void set_up_perplexity(CLI::App& app, Action& action);
 void set_up_template(CLI::App& app, Action& action);
 void set_up_tokenize(CLI::App& app, Action& action);
 void set_up_inspect(CLI::App& app, Action& action);
+void set_up_models(CLI::App& app, Action& action);
 void set_up_quantize(CLI::App& app, Action& action);
 void set_up_convert(CLI::App& app, Action& action);
 void set_up_grid(CLI::App& app, Action& action);

@@ -106,6 +106,7 @@ int generate_by_language_model(const GenerateRequest& request) {
 
 int generate(GenerateRequest request) {
   request.prompt = prompt_of(request);
+  request.model.path = model_path(request.model.path);
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
   if (!request.for_language_models.empty())
     throw UsageError(fmt::format(

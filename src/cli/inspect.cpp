@@ -251,6 +251,10 @@ int print_guess(const InspectRequest& request) {
     throw UsageError("weft inspect: --guess stands alone; it prints JSON");
   const io::TensorSource source = io::TensorSource::open(request.path);
   if (source.gguf()) throw UsageError("weft inspect: --guess is for safetensors files; a GGUF file says what it is");
+  if (const auto encoder = llm::guessed_encoder_config(source, request.hints)) {
+    put_foreign(encoder->dump(2) + "\n");
+    return kOk;
+  }
   const llm::TensorNames names(source);
   const Json config = llm::guessed_config(names, request.hints);
   llm::config_from_json(config, request.path.string());
@@ -284,6 +288,10 @@ int print_fit(const InspectRequest& request) {
                    {"total", report.need.total()},
                    {"available", report.available ? OrderedJson(*report.available) : OrderedJson(nullptr)},
                    {"fits", report.fits},
+                   {"largest",
+                    {{"name", report.largest.name},
+                     {"bytes", report.largest.bytes},
+                     {"limit", report.largest.limit > 0 ? OrderedJson(report.largest.limit) : OrderedJson(nullptr)}}},
                    {"changes", OrderedJson::array()}};
   for (const llm::FitChange& each : report.changes)
     json["changes"].push_back({{"change", each.change}, {"bytes", each.bytes}, {"fits", each.fits}});

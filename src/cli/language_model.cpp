@@ -15,6 +15,7 @@
 #include "cli/output.hpp"
 #include "text/chat_template.hpp"
 #include "weft/error.hpp"
+#include "weft/llm_models.hpp"
 
 namespace weft::cli {
 
@@ -155,6 +156,12 @@ CacheType parse_cache_type(const std::string& name) {
   throw UsageError(fmt::format("--cache {}: give f32, f16 or q8", quote(name, 40)));
 }
 
+std::filesystem::path model_path(const std::filesystem::path& given) {
+  std::error_code ignored;
+  if (std::filesystem::exists(given, ignored)) return given;
+  return llm::find_model(given.string()).value_or(given);
+}
+
 llm::Model load_language_model(const ModelOptions& o, int sequences) {
   use_threads(o);
   llm::LoadOptions load{.context = o.context,
@@ -177,7 +184,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
                                  static_cast<double>(done) / 1e6, static_cast<double>(total) / 1e6),
                      done == total);
     };
-  llm::Model model = llm::load(o.path, load);
+  llm::Model model = llm::load(model_path(o.path), load);
   if (console.is_terminal()) console.print(model.describe() + "\n");
   if (model.context() > model.trained_context())
     put_message(

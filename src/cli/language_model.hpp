@@ -43,6 +43,8 @@ void use_threads(const ModelOptions& options);
 /// The bytes of "6G", "500M" or "4096", and a type of cache by its name. Errors: UsageError.
 std::uint64_t parse_bytes(const std::string& text);
 CacheType parse_cache_type(const std::string& name);
+/// The path itself if it exists; else the model of that name in the folders of `weft models list`, if there is one.
+std::filesystem::path model_path(const std::filesystem::path& given);
 /// Loads it by these options, with a line of progress on a terminal.
 llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 

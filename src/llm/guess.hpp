@@ -1,6 +1,8 @@
 // The configuration of a model that has none: its family from the names of tensors, its sizes from their shapes.
 #pragma once
 
+#include <optional>
+
 #include "base/json.hpp"
 #include "llm/weights.hpp"
 #include "weft/llm.hpp"
@@ -14,5 +16,9 @@ namespace weft::llm {
 /// Errors: FileError for names of no known family, and for what neither tensors nor hints tell, with the hint to give; UsageError
 /// for hints that do not fit the shapes.
 Json guessed_config(const TensorNames& names, const ModelHints& hints);
+
+/// The same for encoders, which are not language models: Whisper, CLIP and BERT, by their names, or by the hint `architecture`. Heads
+/// are 64 wide unless a hint says how many there are. Nothing for other names. Errors: FileError for what the tensors lack.
+std::optional<Json> guessed_encoder_config(const io::TensorSource& source, const ModelHints& hints);
 
 }  // namespace weft::llm

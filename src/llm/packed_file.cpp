@@ -110,18 +110,16 @@ void remove_leftovers(const fs::path& folder) {
 bool make_room(const fs::path& folder, std::uint64_t bytes, double disk_share) {
   std::vector<fs::path> packed;
   std::uint64_t held = 0;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const auto model = model_of(it->path());
-    if (!model) continue;
+  for (const auto& [path, model] : packed_files(folder)) {
     std::error_code ignored;
-    if (!fs::exists(*model, ignored) && !ignored) {
-      fs::remove(it->path(), ignored);
+    if (!fs::exists(model, ignored) && !ignored) {
+      fs::remove(path, ignored);
       continue;
     }
-    packed.push_back(it->path());
-    if (const std::uint64_t size = it->file_size(ignored); !ignored) held += size;
+    packed.push_back(path);
+    if (const std::uint64_t size = fs::file_size(path, ignored); !ignored) held += size;
   }
+  std::error_code error;
   const fs::space_info space = fs::space(folder, error);
   if (error) return false;
   const auto share = static_cast<std::uint64_t>(disk_share * static_cast<double>(space.capacity));
@@ -136,6 +134,14 @@ bool make_room(const fs::path& folder, std::uint64_t bytes, double disk_share) {
 PackedFileRules usual_packed_files() {
   const fs::path folder = default_cache_folder();
   return {.folder = folder.empty() ? folder : folder / "packed"};
+}
+
+std::vector<std::pair<fs::path, fs::path>> packed_files(const fs::path& folder) {
+  std::vector<std::pair<fs::path, fs::path>> files;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (auto model = model_of(it->path())) files.emplace_back(it->path(), *std::move(model));
+  return files;
 }
 
 std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std::span<const PackedPart> parts,

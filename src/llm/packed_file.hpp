@@ -39,6 +39,9 @@ struct PackedFileRules {
 /// In `packed` of the cache folder.
 PackedFileRules usual_packed_files();
 
+/// The packed files of a folder, each with the model that it was made of. Files of others are left out.
+std::vector<std::pair<std::filesystem::path, std::filesystem::path>> packed_files(const std::filesystem::path& folder);
+
 /// The packed file of a model. It begins with a text that says what it was made of: the model's files with sizes and times,
 /// the matrices, the layout. It ends with digests of everything before. It is used only if that text equals, byte for byte, the
 /// text of a new file, if its length and digests are right, and if this user owns it and

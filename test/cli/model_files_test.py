@@ -303,6 +303,99 @@ class Convert(ModelFiles):
         self.refused(USAGE, "--fit can be combined with --json only", "inspect", model, "--fit", "--full")
         self.refused(FILE, "neither GGUF nor safetensors", "inspect", model / "config.json", "--fit")
 
+    # ---- configurations of encoders
+
+    def guess(self, shapes, *arguments):
+        path = self.folder / "encoder.safetensors"
+        write_safetensors(path, {name: ("F32", list(shape), bytes(4 * math.prod(shape))) for name, shape in shapes.items()})
+        return json.loads(self.run_ok("inspect", path, "--guess", *arguments)), path
+
+    def test_encoders_without_a_configuration(self):
+        whisper = {"model.encoder.conv1.weight": (128, 80, 3), "model.encoder.embed_positions.weight": (30, 128),
+                   "model.decoder.embed_tokens.weight": (50, 128), "model.decoder.embed_positions.weight": (20, 128)}
+        whisper |= {f"model.{part}.layers.{i}.fc1.weight": (96, 128) for part, count in (("encoder", 3), ("decoder", 2)) for i in range(count)}
+        seen, _ = self.guess(whisper)
+        self.assertEqual({key: seen[key] for key in ("model_type", "d_model", "num_mel_bins", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+                                                     "decoder_ffn_dim", "vocab_size", "max_source_positions", "max_target_positions")},
+                         {"model_type": "whisper", "d_model": 128, "num_mel_bins": 80, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 2,
+                          "decoder_ffn_dim": 96, "vocab_size": 50, "max_source_positions": 30, "max_target_positions": 20})
+        self.assertEqual(self.guess(whisper, "--heads", 8)[0]["decoder_attention_heads"], 8)
+        self.refused(USAGE, "7 heads do not divide the width 128", "inspect", self.folder / "encoder.safetensors", "--guess", "--heads", 7)
+        clip = {"vision_model.embeddings.patch_embedding.weight": (128, 3, 16, 16), "vision_model.embeddings.position_embedding.weight": (50, 128),
+                "vision_model.encoder.layers.0.mlp.fc1.weight": (96, 128), "text_model.encoder.layers.0.mlp.fc1.weight": (40, 64),
+                "text_model.encoder.layers.1.mlp.fc1.weight": (40, 64), "text_model.embeddings.token_embedding.weight": (99, 64),
+                "text_model.embeddings.position_embedding.weight": (12, 64), "text_projection.weight": (32, 64)}
+        seen, path = self.guess(clip)
+        self.assertEqual((seen["model_type"], seen["projection_dim"]), ("clip", 32))
+        self.assertEqual((seen["vision_config"]["image_size"], seen["vision_config"]["patch_size"], seen["vision_config"]["num_attention_heads"]), (112, 16, 2))
+        self.assertEqual((seen["text_config"]["num_hidden_layers"], seen["text_config"]["vocab_size"], seen["text_config"]["max_position_embeddings"]), (2, 99, 12))
+        del clip["text_model.embeddings.position_embedding.weight"]
+        write_safetensors(path, {name: ("F32", list(shape), bytes(4 * math.prod(shape))) for name, shape in clip.items()})
+        self.refused(FILE, "without the tensor text_model.embeddings.position_embedding.weight", "inspect", path, "--guess")
+        bert = {"bert.embeddings.word_embeddings.weight": (90, 128), "bert.embeddings.position_embeddings.weight": (64, 128),
+                "bert.embeddings.token_type_embeddings.weight": (2, 128), "bert.encoder.layer.0.attention.self.query.weight": (128, 128),
+                "bert.encoder.layer.0.intermediate.dense.weight": (300, 128)}
+        seen, _ = self.guess(bert)
+        self.assertEqual((seen["model_type"], seen["hidden_size"], seen["intermediate_size"], seen["num_hidden_layers"]), ("bert", 128, 300, 1))
+
+    # ---- models on the disk
+
+    def test_models_are_listed_and_removed(self):
+        shelf, cache = self.folder / "shelf", self.folder / "cache"
+        (shelf / "deep").mkdir(parents=True)
+        tiny = tiny_model.put_model(shelf / "deep" / "tiny", context=256)
+        (shelf / "bad.gguf").write_bytes(b"GGUF" + bytes(40))
+        (shelf / "part-00002-of-00002.gguf").write_bytes(b"GGUF")
+        os.symlink(shelf, shelf / "deep" / "loop")
+        environment = {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}, "WEFT_CACHE_DIR": str(cache), "WEFT_MODELS": str(shelf)}
+
+        def models(*arguments, code=OK):
+            done = subprocess.run([WEFT, "models", *map(str, arguments)], capture_output=True, text=True, timeout=300, env=environment, cwd=self.folder)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            return done.stdout if code == OK else done.stdout + done.stderr
+
+        bad, good = json.loads(models("list", "--json"))
+        self.assertEqual((bad["name"], good["name"]), ("bad", "tiny"))
+        self.assertIn("bad.gguf", bad["problem"])
+        self.assertEqual((good["family"], good["format"], good["context"], good["problem"]), ("llama", "folder", 256, None))
+        self.assertEqual(good["bytes"], sum(file.stat().st_size for file in tiny.iterdir()))
+        fit = json.loads(models("list", shelf / "deep", "--json", "--fit", "--device", "cpu"))
+        self.assertEqual([each["fits"] for each in fit], [True])
+        self.assertIn("does not fit", models("list", "--fit", "--device", "cpu", "--device-memory", "20k"))
+        self.assertIn("2 models", models("list"))
+        # Packed weights of a model that is gone.
+        (cache / "packed").mkdir(parents=True, mode=0o700)
+        (cache / "packed" / "x.packed").write_text("weft packed weights 2\nmodel /nowhere/m.gguf\n" + " " * 100)
+        os.chmod(cache, 0o700)
+        status = json.loads(models("storage", "--json"))
+        self.assertEqual((status["models"], status["orphans"], status["packed_files"]), (2, 1, 1))
+        self.assertGreater(status["disk_free"], 0)
+        self.assertIn("removed 0.0 MB", models("remove", "--orphans"))
+        self.assertFalse((cache / "packed" / "x.packed").exists())
+        # Nothing goes without --yes.
+        said = models("remove", "ti", code=1)
+        self.assertIn(str(tiny / "config.json"), said)
+        self.assertTrue(tiny.exists())
+        self.assertIn("is not a model", models("remove", "bad", "--yes", code=USAGE))
+        self.assertIn("there is no model", models("remove", "none", code=USAGE))
+        self.assertIn("name one of them", models("remove", shelf, "--yes", code=USAGE))
+        models("remove", "tiny", "--yes")
+        self.assertFalse(tiny.exists())
+        self.assertTrue((shelf / "bad.gguf").exists())
+        self.assertIn("there is no such folder", models("list", self.folder / "none", code=FILE))
+
+    def test_models_are_found_by_name(self):
+        (self.folder / "shelf").mkdir()
+        tiny_model.put_model(self.folder / "shelf" / "tiny-one", context=64)
+        tiny_model.put_model(self.folder / "shelf" / "tiny-two", context=64)
+        environment = {**{k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}, "WEFT_MODELS": str(self.folder / "shelf")}
+        run = lambda name: subprocess.run([WEFT, "generate", name, "--prompt", "w1", "--max-tokens", "2", "--device", "cpu"], capture_output=True, text=True,
+                                          timeout=300, env=environment, cwd=self.folder)
+        self.assertEqual(run("tiny-two").returncode, OK)
+        several = run("tiny")
+        self.assertEqual(several.returncode, USAGE)
+        self.assertIn("several models begin with", several.stderr)
+
     # ---- metatensor
 
     def test_metatensor_keeps_every_type(self):
