@@ -28,7 +28,7 @@ struct OpenAiRequest {
   std::size_t queue = 64;
   int grace_seconds = 20;
   std::vector<std::string> api_keys;
-  std::filesystem::path api_key_file, certificate, key;
+  std::filesystem::path api_key_file, certificate, key, store;
   bool quiet = false;
 };
 
@@ -67,7 +67,8 @@ int serve_model(OpenAiRequest request) {
                                 .model_name = request.alias,
                                 .api_keys = request.api_keys,
                                 .allowed_origin = request.origin,
-                                .waiting_max = request.queue};
+                                .waiting_max = request.queue,
+                                .response_folder = request.store};
   // A speech model alone is one too.
   for (const auto& [is_one, path, option] :
        {std::tuple(speech::is_transcriber(request.model.path), &request.transcriber, "--transcriber"),
@@ -149,6 +150,8 @@ void set_up_serve(CLI::App& app, Action& action) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--allow-origin", r.origin,
                  "a site whose pages may call from a browser, such as https://example.org; * for all");
+  app.add_option("--store", r.store,
+                 "folder that keeps the latest responses of /v1/responses, so that they are known after a restart");
   app.add_option("--certificate", r.certificate, "PEM file: use TLS with this certificate, and --key");
   app.add_option("--key", r.key, "PEM file: the key of --certificate");
   app.add_option("--chat-template", r.model.chat_template, "a template in Jinja, in place of the model's own");

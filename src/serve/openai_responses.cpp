@@ -156,37 +156,6 @@ Value format_of(const Value& text) {
 
 }  // namespace
 
-std::optional<StoredResponse> ResponseStore::find(std::string_view id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = by_id_.find(std::string(id));
-  if (found == by_id_.end()) return std::nullopt;
-  return found->second->response;
-}
-
-void ResponseStore::put(const std::string& id, StoredResponse response) {
-  const std::size_t bytes = response.response.to_json().size() + Value(response.items).to_json().size();
-  if (bytes > kBytesMax) return;
-  const std::lock_guard lock(mutex_);
-  entries_.push_back({id, std::move(response), bytes});
-  by_id_[id] = std::prev(entries_.end());
-  bytes_ += bytes;
-  while (entries_.size() > kResponsesMax || bytes_ > kBytesMax) {
-    bytes_ -= entries_.front().bytes;
-    by_id_.erase(entries_.front().id);
-    entries_.pop_front();
-  }
-}
-
-bool ResponseStore::remove(std::string_view id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = by_id_.find(std::string(id));
-  if (found == by_id_.end()) return false;
-  bytes_ -= found->second->bytes;
-  entries_.erase(found->second);
-  by_id_.erase(found);
-  return true;
-}
-
 ResponseRequest read_response_request(const Value& body, const OpenAiModel& model, const ResponseStore& store) {
   if (!body.is_object()) throw OpenAiError(400, "the body is not a JSON object");
   ResponseRequest request;

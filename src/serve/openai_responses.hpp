@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -20,22 +21,43 @@ struct StoredResponse {
   Value::Array items;
 };
 
-/// The latest responses, in memory. The oldest go first. Thread safety: any thread may call any function.
+/// The latest responses, in memory and perhaps in a folder, where a later store finds them. The oldest go first. Each response is a
+/// file that appears whole or not at all, and is on the disk before its request ends. One store at a time may use a folder.
+/// Thread safety: any thread may call any function.
 class ResponseStore {
  public:
   static constexpr std::size_t kResponsesMax = 1000, kBytesMax = std::size_t{64} << 20;
 
+  /// Without a folder responses are forgotten at the end. The folder is made if it is missing, for this user alone, and its
+  /// responses are read. Errors: FileError for a folder that cannot be made, read or written, or that another store uses.
+  explicit ResponseStore(std::filesystem::path folder = {});
+  ~ResponseStore();
+  ResponseStore(const ResponseStore&) = delete;
+
   std::optional<StoredResponse> find(std::string_view id) const;
-  /// Does not keep a response that is larger than all of them may be together.
-  void put(const std::string& id, StoredResponse response);
+  /// Does not keep a response that is larger than all of them may be together. Gives what went wrong on the disk, or "": the response
+  /// is then in memory alone.
+  std::string put(const std::string& id, StoredResponse response);
   bool remove(std::string_view id);
+  /// Files that were left out, because they are damaged.
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
   struct Entry {
     std::string id;
     StoredResponse response;
     std::size_t bytes;
+    std::uint64_t number;  // in the order of time
   };
+  std::filesystem::path file_of(std::string_view id) const;
+  void read_folder();
+  void add(Entry entry);
+  void forget(std::list<Entry>::iterator entry);
+
+  std::filesystem::path folder_;
+  int lock_ = -1;
+  std::vector<std::string> problems_;
+  std::uint64_t next_number_ = 1;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the oldest first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_id_;

@@ -483,6 +483,47 @@ class Case(unittest.TestCase):
         self.fail(text)
 
 
+class Store(unittest.TestCase):
+    def ask_for(self, server, **body):
+        status, answer = server.ask("POST", "/v1/responses", {"input": "hello", "max_output_tokens": 4, "seed": 5, **body})
+        return status, answer
+
+    def test_responses_outlive_the_server(self):
+        with tempfile.TemporaryDirectory() as name:
+            store = pathlib.Path(name) / "responses"
+            first = Process("--quiet", "--store", str(store))
+            _, kept = self.ask_for(first)
+            _, removed = self.ask_for(first)
+            _, unkept = self.ask_for(first, store=False)
+            self.assertEqual(first.ask("DELETE", f"/v1/responses/{removed['id']}")[0], 200)
+            # Another server may not use the folder meanwhile.
+            other = Process("--quiet", "--store", str(store), wait=False)
+            self.assertNotEqual(other.process.wait(60), 0)
+            self.assertIn("another server keeps its responses here", other.text())
+            first.process.kill()  # no time to write anything
+            first.process.wait(60)
+            (store / "resp_damaged.json").write_text('{"number": 3, "respon')
+            (store / "resp_half.json.tmp-0123456789abcdef").write_text("{")
+            second = Process("--store", str(store))
+            self.assertRegex(second.text(), "resp_damaged.json: left out")
+            self.assertFalse((store / "resp_half.json.tmp-0123456789abcdef").exists())
+            self.assertEqual(second.ask("GET", f"/v1/responses/{kept['id']}"), (200, kept))
+            for gone in (removed, unkept):
+                self.assertEqual(second.ask("GET", f"/v1/responses/{gone['id']}")[0], 404)
+            status, going_on = self.ask_for(second, input="again", previous_response_id=kept["id"])
+            self.assertEqual(status, 200)
+            self.assertGreater(going_on["usage"]["input_tokens"], kept["usage"]["input_tokens"])
+            self.assertEqual({path.stat().st_mode & 0o777 for path in store.glob("resp_*.json") if "damaged" not in path.name}, {0o600})
+            second.stop()
+
+    def test_a_folder_that_cannot_be(self):
+        with tempfile.TemporaryDirectory() as name:
+            (pathlib.Path(name) / "file").write_text("x")
+            server = Process("--quiet", "--store", f"{name}/file", wait=False)
+            self.assertNotEqual(server.process.wait(60), 0)
+            self.assertIn("folder of responses", server.text())
+
+
 class Limits(unittest.TestCase):
     def test_a_full_queue(self):
         server = Process("--sequences", "1", "--queue", "1", "--quiet")

@@ -43,7 +43,11 @@ struct Serving {
   serve::OpenAiModel model;
   Serving(llm::Model loaded, const OpenAiOptions& options)
       : queue(std::move(loaded), {.waiting_max = options.waiting_max, .hooks = options.hooks}),
-        model{queue.model(), options.model_name, serve::ToolFormat::of(queue.model()), grammars} {}
+        responses(options.response_folder),
+        model{queue.model(), options.model_name, serve::ToolFormat::of(queue.model()), grammars} {
+    if (options.http.log)
+      for (const std::string& problem : responses.problems()) options.http.log(problem);
+  }
 };
 
 // A voice, whose sentences of different requests take turns.
@@ -245,7 +249,10 @@ class OpenAiConnection : public HttpConnection {
     serve::GenerationTicket ticket = held->queue.submit(wanted.completion.texts);
     serve::ResponseAnswer answer(std::move(wanted), held->model, now());
     const auto keep = [&] {
-      if (auto stored = answer.to_store()) held->responses.put(answer.id(), std::move(*stored));
+      auto stored = answer.to_store();
+      if (!stored) return;
+      const std::string problem = held->responses.put(answer.id(), std::move(*stored));
+      if (!problem.empty() && shared_.own.http.log) shared_.own.http.log(problem);
     };
     if (!answer.streams()) {
       if (!collect(ticket, [&](const serve::GenerationEvent& event) { answer.take(event); })) return false;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct OpenAiOptions {
   bool has_model = true;         ///< a language model will come
   bool has_transcriber = false;  ///< a speech model will come
   bool has_voice = false;        ///< a voice will come
-  serve::QueueHooks hooks = {};  ///< called as texts wait and end
+  std::filesystem::path response_folder = {};  ///< keeps stored responses; empty: they are forgotten at the end
+  serve::QueueHooks hooks = {};                ///< called as texts wait and end
 };
 
 /// Serves until it is destroyed. Routes:
