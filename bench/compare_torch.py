@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a Weft benchmark and its PyTorch peer in turns on the same processors and prints the ratios.
 
-usage: compare_torch.py FOLDER [train_step|elementwise|eager|order] [DEVICE [PRESET]] [--rounds N]
+usage: compare_torch.py FOLDER [train_step|elementwise|eager|order|states] [DEVICE [PRESET]] [--rounds N]
 
 FOLDER holds the bench_ programs. The peer runs under the Python named by WEFT_TORCH_PYTHON (else /usr/bin/python3), with
 as many threads as this process may use processors. The fastest of all rounds counts for each side, beside the mean.
@@ -42,6 +42,22 @@ def train_step(arguments, python):
         if number != 0:
             figures.keep(group="training step", work=f"preset {arguments.preset}, {what.replace(what.split()[-1], '').strip()}",
                            unit=what.split()[-1], weft=mine, peer=name, of_peer=other)
+
+
+def states(arguments, python):
+    prompt, count = 512, 32
+    for model in ("mamba-130m", "mamba2-130m"):
+        ours, theirs = [], []
+        for _ in range(arguments.rounds):
+            text = run([f"{arguments.folder}/bench_llm", model, "cpu", str(prompt), str(count)])
+            folder = re.search(r"random weights in (\S+)", text)[1]
+            ours.append((float(re.search(r"prefill .*?: ([\d.]+) ms", text)[1]), float(re.search(r"decode .*?: ([\d.]+) ms", text)[1])))
+            other = re.search(r"^(PyTorch.*?): ([\d.]+) ms prompt, ([\d.]+) ms a token", run([*python, f"{HERE}/torch_states.py", folder, str(prompt), str(count)]), re.M)
+            theirs.append((float(other[2]), float(other[3])))
+        for number, work in enumerate((f"prompt of {prompt} tokens", f"token after {prompt}")):
+            mine, peer = min(row[number] for row in ours), min(row[number] for row in theirs)
+            print(f"{model}, {work}: Weft {mine:.2f} ms, {other[1]} {peer:.2f} ms (ratio {peer / mine:.1f})")
+            figures.keep(group="models with states", work=f"{model}, {work}", unit="ms", weft=mine, peer=other[1], of_peer=peer)
 
 
 def elementwise(arguments, python):
@@ -101,7 +117,7 @@ def order(arguments, python):
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder")
-parser.add_argument("what", nargs="?", choices=["train_step", "elementwise", "eager", "order"], default="train_step")
+parser.add_argument("what", nargs="?", choices=["train_step", "elementwise", "eager", "order", "states"], default="train_step")
 parser.add_argument("device", nargs="?", default="cpu")
 parser.add_argument("preset", nargs="?", default="small")
 parser.add_argument("--rounds", type=int, default=3)
@@ -109,4 +125,4 @@ options = parser.parse_args()
 interpreter = [os.environ.get("WEFT_TORCH_PYTHON", "/usr/bin/python3")]
 if subprocess.run([*interpreter, "-c", "import torch"], capture_output=True).returncode:
     sys.exit(f"{interpreter[0]} has no PyTorch: install python3-torch, or name another Python with WEFT_TORCH_PYTHON")
-{"train_step": train_step, "elementwise": elementwise, "eager": eager, "order": order}[options.what](options, interpreter)
+{"train_step": train_step, "elementwise": elementwise, "eager": eager, "order": order, "states": states}[options.what](options, interpreter)

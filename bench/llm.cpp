@@ -102,9 +102,15 @@ int run(int argc, char** argv) {
     figures::keep({group, fmt::format("decode after {} tokens, {} cache", prompt, cache), "tokens/s",
                    count / times.best, "", 0, machine});
   }
-  const llm::detail::PositionedToken step{1, static_cast<Extent>(prompt), 0};
+  // A state goes on from where it is; keys may be written again.
+  llm::detail::PositionedToken step{1, static_cast<Extent>(engine->has_states() ? engine->cached(0).size() : prompt),
+                                    0};
+  const auto pass = [&] {
+    engine->last_logits({&step, 1});
+    if (engine->has_states()) ++step.position;
+  };
   const auto passes = [&] {
-    for (int t = 0; t < count; ++t) engine->last_logits({&step, 1});
+    for (int t = 0; t < count; ++t) pass();
     synchronize(device);
   };
   times = times_of(3, [&] { return seconds_of(passes); });

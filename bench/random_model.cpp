@@ -50,6 +50,13 @@ constexpr ModelShape kShapes[] = {
                         "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
                         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
                         "tie_word_embeddings": false, "hidden_act": "silu"})"},
+    {"mamba-130m",
+     R"({"model_type": "mamba", "vocab_size": 50280, "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16,
+                      "conv_kernel": 4, "expand": 2, "intermediate_size": 1536, "time_step_rank": 48, "use_conv_bias": true,
+                      "use_bias": false, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})"},
+    {"mamba2-130m", R"({"model_type": "mamba2", "vocab_size": 50288, "hidden_size": 768, "num_hidden_layers": 24,
+                       "state_size": 128, "conv_kernel": 4, "expand": 2, "num_heads": 24, "head_dim": 64, "n_groups": 1,
+                       "use_conv_bias": true, "use_bias": false, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})"},
     // Of no known model: an eighth of Mixtral's width and its share of experts.
     {"mixtral-8x40m", R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 6,
                          "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,
@@ -135,9 +142,9 @@ fs::path random_model(std::string_view name) {
   fs::create_directories(folder);
   const llm::ModelConfig config = llm::config_from_json(parse_json(shape.config, done.string()), done.string());
   const llm::Family& family = llm::family_of(config);
-  // Of what a file may have or not, a head of its own unless it is tied, and no biases.
-  const llm::ModelGraph graph =
-      family.build({config, family, [](std::string_view key) { return !key.ends_with(".bias"); }});
+  // Of what a file may have or not, a head of its own unless it is tied, and no biases but those of convolutions.
+  const llm::ModelGraph graph = family.build(
+      {config, family, [](std::string_view key) { return !key.ends_with(".bias") || key.ends_with("conv1d.bias"); }});
   std::vector<io::TensorInfo> tensors;
   std::vector<bool> ones;  // weights of norms
   for (const llm::TensorDesc& tensor : graph.tensors)
