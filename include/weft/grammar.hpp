@@ -16,7 +16,7 @@ struct CompiledGrammar;
 namespace weft::llm {
 
 struct SchemaGrammarOptions {
-  /// Leave out keywords that a grammar cannot say (`not`, `if`, `uniqueItems`, look-around in a `pattern`, ...). The texts then fit
+  /// Leave out keywords that a grammar cannot say (`uniqueItems`, `contains`, `not` over them, look-around in a `pattern`, ...). The texts then fit
   /// the rest of the schema only. Otherwise such keywords are errors.
   bool lenient = false;
   /// Text around the JSON: `opening` before it; `closing` after it, which may be missing at the end of the whole text. Unless

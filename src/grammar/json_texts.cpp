@@ -80,10 +80,11 @@ ExpressionPtr JsonTexts::value(const Value& value) {
   }
 }
 
-ExpressionPtr JsonTexts::other_key(const std::vector<std::string_view>& names) {
+ExpressionPtr JsonTexts::other_key(const std::vector<std::string_view>& names, const std::optional<Regular>& fits) {
   // Without control characters there is one way to write a key, so that keys can be compared by their bytes.
   const ExpressionPtr plain = characters(subtract(CodePoints::any(), CodePoints{{0, 0x1F}, {0x7F, 0x7F}}));
-  return string(intersect(none_of(names), Regular(*repeat(plain, 0))));
+  const Regular keys = intersect(none_of(names), Regular(*repeat(plain, 0)));
+  return string(fits ? intersect(keys, *fits) : keys);
 }
 
 ExpressionPtr JsonTexts::any_number() {

@@ -25,8 +25,8 @@ class JsonTexts {
   ExpressionPtr string(const Regular& contents);
   /// This string, number, array or object.
   ExpressionPtr value(const Value& value);
-  /// A key that is none of these, which are to be unique in the list.
-  ExpressionPtr other_key(const std::vector<std::string_view>& names);
+  /// A key that is none of these, which are to be unique in the list, and fits an automaton if one is given.
+  ExpressionPtr other_key(const std::vector<std::string_view>& names, const std::optional<Regular>& fits = {});
   /// Any value whose arrays and objects nest at most `depth` deep.
   ExpressionPtr any_value(int depth);
   ExpressionPtr any_object(int depth);

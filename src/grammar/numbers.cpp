@@ -174,6 +174,13 @@ Decimal Decimal::parse(std::string_view text) {
   return d;
 }
 
+bool Decimal::operator<(const Decimal& other) const {
+  if (is_negative != other.is_negative) return is_negative;
+  const Decimal &small = is_negative ? other : *this, &large = is_negative ? *this : other;
+  if (whole.size() != other.whole.size()) return small.whole.size() < large.whole.size();
+  return small.whole != large.whole ? small.whole < large.whole : small.fraction < large.fraction;
+}
+
 Regular numbers_within(const NumberLimits& limits) {
   std::size_t whole_digits = kWholeDigits;
   for (const auto* list : {&limits.at_least, &limits.at_most})

@@ -19,6 +19,7 @@ struct Decimal {
   static Decimal parse(std::string_view text);
   bool is_zero() const { return whole == "0" && fraction.empty(); }
   bool operator==(const Decimal&) const = default;
+  bool operator<(const Decimal& other) const;
 };
 
 struct Bound {

@@ -142,6 +142,64 @@ Regular intersect(const Regular& a, const Regular& b) {
   return both;
 }
 
+Regular complement(const Regular& a) {
+  using Subset = std::vector<std::uint32_t>;  // in order, with all that skips reach
+  const auto closed = [&](Subset list) {
+    std::vector<bool> seen(a.states.size(), false);
+    for (const std::uint32_t s : list) seen[s] = true;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      for (const std::uint32_t t : a.states[list[i]].skips)
+        if (!seen[t]) {
+          seen[t] = true;
+          list.push_back(t);
+        }
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  Regular others;
+  std::map<Subset, std::uint32_t> places;
+  std::vector<const Subset*> open;
+  const auto place = [&](Subset subset) {
+    const auto [found, is_new] = places.try_emplace(closed(std::move(subset)), 0);
+    if (is_new) {
+      if (places.size() > Regular::kSubsetsMax)
+        throw UsageError(
+            fmt::format("grammar: the texts that a pattern does not fit need more than {} states; take a "
+                        "simpler pattern",
+                        Regular::kSubsetsMax));
+      found->second = add_state(others);
+      others.states.back().accepts =
+          std::none_of(found->first.begin(), found->first.end(), [&](std::uint32_t s) { return a.states[s].accepts; });
+      open.push_back(&found->first);
+    }
+    return found->second;
+  };
+  place({0});
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    // Characters that lead to the same states are taken together.
+    std::vector<std::pair<CodePoints, Subset>> parts = {{CodePoints::any(), {}}};
+    for (const std::uint32_t s : *open[i])
+      for (const Regular::Edge& edge : a.states[s].edges) {
+        std::vector<std::pair<CodePoints, Subset>> finer;
+        for (auto& [characters, targets] : parts) {
+          CodePoints inside = intersect(characters, edge.on), outside = subtract(characters, edge.on);
+          if (!inside.empty()) {
+            Subset more = targets;
+            if (std::find(more.begin(), more.end(), edge.target) == more.end()) more.push_back(edge.target);
+            finer.emplace_back(std::move(inside), std::move(more));
+          }
+          if (!outside.empty()) finer.emplace_back(std::move(outside), std::move(targets));
+        }
+        parts = std::move(finer);
+      }
+    for (auto& [characters, targets] : parts) {
+      const std::uint32_t to = place(std::move(targets));
+      others.states[i].edges.push_back({std::move(characters), to});
+    }
+  }
+  return others;
+}
+
 Regular none_of(const std::vector<std::string_view>& words) {
   // A trie of the words, and a state for all texts that have left it.
   Regular automaton;

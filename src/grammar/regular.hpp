@@ -22,7 +22,7 @@ struct Regular {
   };
   std::vector<State> states;
 
-  static constexpr std::size_t kStatesMax = 200'000, kEdgesMax = 2'000'000;
+  static constexpr std::size_t kStatesMax = 200'000, kEdgesMax = 2'000'000, kSubsetsMax = 4'000;
 
   /// The automaton of an expression without rules. Errors: UsageError above kStatesMax.
   explicit Regular(const Expression& expression);
@@ -34,6 +34,8 @@ struct Regular {
 
 /// Texts that fit both. Errors: UsageError above kStatesMax or kEdgesMax.
 Regular intersect(const Regular& a, const Regular& b);
+/// Texts that do not fit, by the sets of states that texts lead to. Errors: UsageError above kSubsetsMax.
+Regular complement(const Regular& a);
 /// Texts that are none of these words, which are UTF-8.
 Regular none_of(const std::vector<std::string_view>& words);
 

@@ -11,9 +11,15 @@ namespace weft::grammar {
 namespace {
 
 // Keywords that a value may violate although its text fits the grammar.
-constexpr std::string_view kUnsaid[] = {
-    "not",           "if",       "dependentSchemas", "dependentRequired",     "dependencies", "patternProperties",
-    "propertyNames", "contains", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef",  "$recursiveRef"};
+constexpr std::string_view kUnsaid[] = {"propertyNames", "contains", "unevaluatedItems", "$dynamicRef",
+                                        "$recursiveRef"};
+// Keywords that no value can violate.
+constexpr std::string_view kAnnotations[] = {"title",      "description", "default",    "examples", "$comment",
+                                             "deprecated", "readOnly",    "writeOnly",  "$schema",  "$id",
+                                             "$anchor",    "$defs",       "definitions"};
+bool is_annotation(std::string_view key) {
+  return std::find(std::begin(kAnnotations), std::end(kAnnotations), key) != std::end(kAnnotations);
+}
 
 constexpr std::string_view kTypeNames[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 constexpr unsigned kTypeBits[] = {kNullType,   kBooleanType, kIntegerType, kIntegerType | kFractionType,
@@ -136,15 +142,63 @@ void SchemaDocument::check_keywords(const Value* schema) const {
     refuse(schema, "uses \"uniqueItems\", which a grammar cannot say; leave it out, or be lenient");
 }
 
-std::vector<Conjunction> SchemaDocument::alternatives(const Conjunction& conjunction) const {
+std::vector<Conjunction> SchemaDocument::alternatives(const Conjunction& conjunction) {
   std::vector<Conjunction> out;
   std::vector<Open> open;
   for (const Value* schema : conjunction) open.push_back({schema, nullptr});
-  expand(std::move(open), {}, out, 0);
+  expand(std::move(open), {}, {}, out, 0);
   return out;
 }
 
-void SchemaDocument::expand(std::vector<Open> open, Conjunction done, std::vector<Conjunction>& out, int depth) const {
+void SchemaDocument::check_one_of(const Value* schema) {
+  const Value* one = schema->find("oneOf");
+  if (!one || !checked_.insert(schema).second || lenient_) return;
+  const Value::Array& list = one->elements();
+  for (std::size_t i = 0; i < list.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (!are_disjoint(&list[i], &list[j], 0))
+        refuse(schema, fmt::format("uses \"oneOf\", and a value might fit both of its schemas {} and {}; use "
+                                   "\"anyOf\", or be lenient",
+                                   j, i));
+}
+
+std::vector<SchemaDocument::Choices> SchemaDocument::choices_of(const Value* schema) {
+  std::vector<Choices> all;
+  for (const char* key : {"anyOf", "oneOf"})
+    if (const Value* list = schema->find(key)) {
+      Choices choices;
+      for (const Value& each : list->elements()) choices.push_back({&each});
+      all.push_back(std::move(choices));
+    }
+  const Value *then = schema->find("then"), *otherwise = schema->find("else");
+  if (const Value* condition = schema->find("if"); condition && (then || otherwise)) {
+    // Where nothing is asked of values that do not fit, the condition may still be too much for a negation.
+    if (const Value* negation = negation_of(schema, condition, "if")) {
+      Conjunction fits = {condition}, fails = {negation};
+      if (then) fits.push_back(then);
+      if (otherwise) fails.push_back(otherwise);
+      all.push_back({std::move(fits), std::move(fails)});
+    }
+  }
+  const auto add_dependency = [&](std::string_view name, const Value& needed) {
+    Conjunction present;
+    if (needed.is_array()) {
+      Value::Array names = {Value(name)};
+      for (const Value& each : needed.elements()) names.push_back(each);
+      present = {with_properties(schema, Value(std::move(names)))};
+    } else {
+      present = {with_properties(schema, Value::array({Value(name)})), &needed};
+    }
+    all.push_back({{without_property(schema, name)}, std::move(present)});
+  };
+  for (const char* key : {"dependentRequired", "dependentSchemas", "dependencies"})
+    if (const Value* members = schema->find(key))
+      for (const auto& [name, needed] : members->members()) add_dependency(name, needed);
+  return all;
+}
+
+void SchemaDocument::expand(std::vector<Open> open, Conjunction done, Opens paths, std::vector<Conjunction>& out,
+                            int depth) {
   while (!open.empty()) {
     const auto here = std::make_shared<const Open>(std::move(open.back()));
     const Value* schema = here->schema;
@@ -155,50 +209,184 @@ void SchemaDocument::expand(std::vector<Open> open, Conjunction done, std::vecto
       if (!schema->boolean()) return;
       continue;
     }
-    const Value *any = schema->find("anyOf"), *one = schema->find("oneOf");
     for (const Open* above = here->parent.get(); above; above = above->parent.get())
       if (above->schema == schema) refuse(schema, "refers to itself, with nothing in between");
     if (std::find(done.begin(), done.end(), schema) != done.end()) continue;
     check_keywords(schema);
     done.push_back(schema);
-    if (const std::string* reference = text_member(schema, "$ref"))
-      open.push_back({target_of(schema, *reference), here, here->depth + 1});
+    paths.push_back(here);
+    const auto add = [&](std::vector<Open>& list, const Value* each) { list.push_back({each, here, here->depth + 1}); };
+    if (const std::string* reference = text_member(schema, "$ref")) add(open, target_of(schema, *reference));
     if (const Value* all = schema->find("allOf"))
-      for (const Value& each : all->elements()) open.push_back({&each, here, here->depth + 1});
-    if (one && checked_.insert(schema).second) {
-      const Value::Array& list = one->elements();
-      for (std::size_t i = 0; i < list.size() && !lenient_; ++i)
-        for (std::size_t j = 0; j < i; ++j)
-          if (!are_disjoint(&list[i], &list[j], 0))
-            refuse(schema, fmt::format("uses \"oneOf\", and a value might fit both of its schemas {} and {}; use "
-                                       "\"anyOf\", or be lenient",
-                                       j, i));
-    }
-    if (!any && !one) continue;
+      for (const Value& each : all->elements()) add(open, &each);
+    if (const Value* inner = schema->find("not"); inner && !negated_keyword(schema))
+      if (const Value* negation = negation_of(schema, inner, "not")) add(open, negation);
+    check_one_of(schema);
+    const std::vector<Choices> choices = choices_of(schema);
+    if (choices.empty()) continue;
     if (depth > kDepthMax) refuse(schema, "has too many alternatives inside each other");
-    // The first list of alternatives now; a second one is another member of the conjunction.
-    std::vector<const Value*> lefts, rights = {nullptr};
-    for (const Value& each : (any ? any : one)->elements()) lefts.push_back(&each);
-    if (any && one) {
-      rights.clear();
-      for (const Value& each : one->elements()) rights.push_back(&each);
+    // One member of each list of alternatives, in all combinations.
+    std::vector<std::size_t> chosen(choices.size(), 0);
+    for (std::size_t list = 0; list < choices.size();) {
+      std::vector<Open> rest = open;
+      for (std::size_t i = 0; i < choices.size(); ++i)
+        for (const Value* each : choices[i][chosen[i]]) add(rest, each);
+      expand(std::move(rest), done, paths, out, depth + 1);
+      if (out.size() > kAlternativesMax)
+        refuse(schema, fmt::format("has more than {} combinations of alternatives", kAlternativesMax));
+      for (list = 0; list < choices.size() && ++chosen[list] == choices[list].size(); ++list) chosen[list] = 0;
     }
-    for (const Value* left : lefts)
-      for (const Value* right : rights) {
-        std::vector<Open> rest = open;
-        rest.push_back({left, here, here->depth + 1});
-        if (right) rest.push_back({right, here, here->depth + 1});
-        expand(std::move(rest), done, out, depth + 1);
-        if (out.size() > kAlternativesMax)
-          refuse(schema, fmt::format("has more than {} combinations of alternatives", kAlternativesMax));
-      }
     return;
   }
+  add_unevaluated(done, paths);
   sort(done);
   out.push_back(std::move(done));
 }
 
+void SchemaDocument::add_unevaluated(Conjunction& done, const Opens& paths) {
+  const std::size_t count = done.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Value* others = done[i]->find("unevaluatedProperties");
+    if (!others) continue;
+    // The schemas that were reached from this one, and itself.
+    Value::Object names, patterns;
+    bool has_all = false;
+    for (std::size_t j = 0; j < count; ++j) {
+      const Open* above = paths[j].get();
+      while (above && above->schema != done[i]) above = above->parent.get();
+      if (!above) continue;
+      has_all = has_all || done[j]->find("additionalProperties") || (j != i && done[j]->find("unevaluatedProperties"));
+      if (const Value* known = done[j]->find("properties"))
+        for (const auto& [name, inner] : known->members()) names.set(name, true);
+      if (const Value* known = done[j]->find("patternProperties"))
+        for (const auto& [pattern, inner] : known->members()) patterns.set(pattern, true);
+    }
+    if (has_all) continue;
+    if (others->is_object() && others->to_json().find("\"$ref\"") != std::string::npos) {
+      if (lenient_) continue;
+      refuse(done[i],
+             "uses \"unevaluatedProperties\" with a reference, which a grammar cannot say; leave it out, or be "
+             "lenient");
+    }
+    done.push_back(made_for(done[i], Value::object({{"properties", std::move(names)},
+                                                    {"patternProperties", std::move(patterns)},
+                                                    {"additionalProperties", *others}})));
+  }
+}
+
+const Value* SchemaDocument::made_for(const Value* origin, Value schema) {
+  auto& made = made_[{origin, schema.to_json()}];
+  if (!made) {
+    made = std::make_unique<const Value>(std::move(schema));
+    const std::size_t before = places_.size();
+    walk(*made, place_of(origin) + " (as read)", true);
+    for (const auto& [value, place] : places_)
+      if (place.index >= before) made_places_.insert(value);
+  }
+  return made.get();
+}
+const Value* SchemaDocument::without_property(const Value* origin, std::string_view name) {
+  return made_for(origin, Value::object({{"properties", Value::object({{std::string(name), false}})}}));
+}
+const Value* SchemaDocument::with_properties(const Value* origin, Value names) {
+  return made_for(origin, Value::object({{"required", std::move(names)}}));
+}
+
+const Value* SchemaDocument::negated_keyword(const Value* schema) {
+  const Value* inner = member(schema, "not");
+  if (!inner || !inner->is_object()) return nullptr;
+  int said = 0;
+  for (const auto& [key, value] : inner->members()) {
+    if (is_annotation(key)) continue;
+    if (key != "type" && key != "const" && key != "enum" && key != "pattern") return nullptr;
+    ++said;
+  }
+  return said == 1 ? inner : nullptr;
+}
+
+const Value* SchemaDocument::negation_of(const Value* origin, const Value* schema, std::string_view keyword) {
+  try {
+    return made_for(origin, negated(origin, *schema, 0));
+  } catch (const UsageError& error) {
+    if (lenient_) return nullptr;
+    refuse(origin, fmt::format("uses {} over {}", quote(keyword), error.what()));
+  }
+}
+
+Value SchemaDocument::negated(const Value* origin, const Value& schema, int depth) {
+  constexpr int kNegationsMax = 16;
+  if (depth > kNegationsMax) throw UsageError("schemas that are too deep for a grammar to say what does not fit");
+  if (schema.is_boolean()) return Value(!schema.boolean());
+  Value::Array any;
+  const auto of_type = [](const char* type, std::string_view key, Value value) {
+    return Value::object({{"type", type}, {std::string(key), std::move(value)}});
+  };
+  const auto add_count = [&](const char* type, std::string_view other, const Value& limit, int step) {
+    const double value = limit.number() + step;
+    any.push_back(value < 0 ? Value(false) : of_type(type, other, Value(static_cast<std::int64_t>(value))));
+  };
+  for (const auto& [key, value] : schema.members()) {
+    if (is_annotation(key)) continue;
+    if (key == "type" || key == "const" || key == "enum" || key == "pattern") {
+      any.push_back(Value::object({{"not", Value::object({{key, value}})}}));
+    } else if (key == "required") {
+      for (const Value& name : value.elements())
+        any.push_back(of_type("object", "properties", Value::object({{name.string(), false}})));
+    } else if (key == "properties") {
+      for (const auto& [name, inner] : value.members())
+        any.push_back(Value::object({{"type", "object"},
+                                     {"required", Value::array({Value(name)})},
+                                     {"properties", Value::object({{name, negated(origin, inner, depth + 1)}})}}));
+    } else if (key == "allOf") {
+      for (const Value& each : value.elements()) any.push_back(negated(origin, each, depth + 1));
+    } else if (key == "anyOf") {
+      Value::Array all;
+      for (const Value& each : value.elements()) all.push_back(negated(origin, each, depth + 1));
+      any.push_back(Value::object({{"allOf", std::move(all)}}));
+    } else if (key == "not") {
+      if (value.to_json().find("\"$ref\"") != std::string::npos)
+        throw UsageError("a reference in \"not\", which a grammar cannot say; leave it out, or be lenient");
+      any.push_back(value);
+    } else if (key == "$ref") {
+      any.push_back(negated(origin, *target_of(origin, value.string()), depth + 1));
+    } else if (key == "minimum") {
+      any.push_back(of_type("number", "exclusiveMaximum", value));
+    } else if (key == "maximum") {
+      any.push_back(of_type("number", "exclusiveMinimum", value));
+    } else if (key == "exclusiveMinimum") {
+      any.push_back(of_type("number", "maximum", value));
+    } else if (key == "exclusiveMaximum") {
+      any.push_back(of_type("number", "minimum", value));
+    } else if (key == "minLength") {
+      add_count("string", "maxLength", value, -1);
+    } else if (key == "maxLength") {
+      add_count("string", "minLength", value, 1);
+    } else if (key == "minItems") {
+      add_count("array", "maxItems", value, -1);
+    } else if (key == "maxItems") {
+      add_count("array", "minItems", value, 1);
+    } else if (key == "minProperties") {
+      add_count("object", "maxProperties", value, -1);
+    } else if (key == "maxProperties") {
+      add_count("object", "minProperties", value, 1);
+    } else {
+      throw UsageError(fmt::format("{}, which a grammar cannot say; leave it out, or be lenient", quote(key)));
+    }
+  }
+  if (any.empty()) return Value(false);
+  return any.size() == 1 ? any[0] : Value::object({{"anyOf", std::move(any)}});
+}
+
 unsigned SchemaDocument::types_of(const Value* schema) {
+  if (const Value* inner = negated_keyword(schema); inner && inner->find("type")) {
+    // A number that is not an integer has no name of its own.
+    const unsigned others = kAnyType & ~types_of(inner);
+    return others & types_of_keyword(schema);
+  }
+  return types_of_keyword(schema);
+}
+
+unsigned SchemaDocument::types_of_keyword(const Value* schema) {
   const Value* type = member(schema, "type");
   if (!type) return kAnyType;
   unsigned bits = 0;
@@ -235,6 +423,8 @@ bool SchemaDocument::accepts(const Value* schema, const Value& value) const {
   if (schema->is_boolean()) return schema->boolean();
   if (is_plain_list(schema)) return is_listed(schema, value);
   auto& validator = validators_[schema];
+  if (!validator && made_places_.contains(schema))
+    validator = std::make_unique<schema::Schema>(*schema, schema::SchemaOptions{.asserts_formats = true});
   if (!validator) {
     if (validators_.size() * bytes_ > kValidatorBytesMax)
       refuse(schema, "is one of too many whose values must be compared; take a smaller schema");
@@ -259,7 +449,7 @@ bool SchemaDocument::accepts(const Value* schema, const Value& value) const {
   return validator->accepts(value);
 }
 
-bool SchemaDocument::are_disjoint(const Value* a, const Value* b, int depth) const {
+bool SchemaDocument::are_disjoint(const Value* a, const Value* b, int depth) {
   constexpr int kDisjointDepth = 6;
   if (depth > kDisjointDepth) return false;
   steps_ += kStepsOfComparison;
@@ -296,7 +486,8 @@ bool SchemaDocument::are_disjoint(const Value* a, const Value* b, int depth) con
   const auto is_refused = [&](const Conjunction& all, const std::string& key) {
     return std::any_of(all.begin(), all.end(), [&](const Value* s) {
       const Value* additional = s->find("additionalProperties");
-      return additional && additional->is_boolean() && !additional->boolean() && !property(s, key);
+      return additional && additional->is_boolean() && !additional->boolean() && !property(s, key) &&
+             !s->find("patternProperties");
     });
   };
   const auto objects_differ = [&](const Conjunction& left, const Conjunction& right) {

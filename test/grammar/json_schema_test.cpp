@@ -100,6 +100,58 @@ const SchemaCase kSchemaCases[] = {
     {R"({"$ref": "#list", "$defs": {"l": {"$anchor": "list", "type": "array", "items": {"$ref": "#/$defs/l"}}}})",
      {"[]", "[[],[[]]]"},
      {"[1]"}},
+    {R"({"type": ["string", "null", "boolean"], "not": {"enum": ["", "no", null, false]}})",
+     {"\"a\"", "\"non\"", "true"},
+     {"\"\"", "\"no\"", "null", "false"}},
+    {R"({"not": {"type": ["string", "object", "array"]}})", {"1", "1.5", "null", "true"}, {"\"a\"", "{}", "[]"}},
+    {R"({"type": "number", "not": {"type": "integer"}})", {"1.5", "-0.25"}, {"1", "1.0", "0", "\"a\""}},
+    {R"({"type": "integer", "minimum": 0, "maximum": 12, "not": {"enum": [0, 7, 12]}})",
+     {"1", "6", "8", "11"},
+     {"0", "7", "12", "13"}},
+    {R"({"type": "number", "not": {"const": -2.5}})", {"-2.4", "-2.51", "2.5", "0"}, {"-2.5", "-2.50"}},
+    {R"({"type": "string", "maxLength": 4, "not": {"pattern": "^a|b$"}})",
+     {"\"\"", "\"ba\"", "\"xa\""},
+     {"\"a\"", "\"ab\"", "\"xb\""}},
+    {R"({"type": "object", "not": {"required": ["a"]}})", {"{}", R"({"b":1})"}, {R"({"a":1})", R"({"b":1,"a":2})"}},
+    {R"({"type": "integer", "not": {"anyOf": [{"minimum": 5}, {"const": 2}]}})", {"4", "1", "-9"}, {"2", "5", "9"}},
+    {R"({"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "x": {"type": "integer"}}, "required": ["kind"],
+         "if": {"properties": {"kind": {"const": "a"}}}, "then": {"required": ["x"]},
+         "else": {"properties": {"x": {"const": 3}}}})",
+     {R"({"kind":"a","x":1})", R"({"kind":"b"})", R"({"kind":"b","x":3})"},
+     {R"({"kind":"a"})", R"({"kind":"b","x":1})", R"({"x":3})"}},
+    {R"({"if": {"type": "integer"}, "then": {"minimum": 3}, "else": {"type": "string"}})",
+     {"3", "\"a\""},
+     {"2", "null", "2.5"}},
+    {R"({"if": {"$ref": "#/$defs/small"}, "else": {"multipleOf": 10}, "type": "integer",
+         "$defs": {"small": {"maximum": 5}}})",
+     {"4", "5", "20"},
+     {"6", "11"}},
+    {R"({"type": "object", "properties": {"card": {"type": "integer"}, "name": {"type": "string"}},
+         "dependentRequired": {"card": ["name"]}})",
+     {"{}", R"({"name":"a"})", R"({"card":1,"name":"a"})"},
+     {R"({"card":1})"}},
+    {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+         "dependentSchemas": {"a": {"properties": {"b": {"const": 2}}, "required": ["b"]}}})",
+     {"{}", R"({"b":1})", R"({"a":1,"b":2})"},
+     {R"({"a":1})", R"({"a":1,"b":1})"}},
+    {R"({"type": "object", "properties": {"id": {"type": "string"}},
+         "patternProperties": {"^n_": {"type": "integer"}, "_z$": {"minimum": 5}, "^i": {"minLength": 2}},
+         "additionalProperties": false})",
+     {"{}", R"({"id":"ab","n_a":1})", R"({"n_z":5})", R"({"a_z":7})", R"({"a_z":"x"})"},
+     {R"({"id":"a"})", R"({"n_a":"x"})", R"({"n_z":4})", R"({"n_z":"x"})", R"({"b":1})", R"({"n_a":1,"n_a":2})"}},
+    {R"({"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"},
+         "maxProperties": 2})",
+     {R"({"x":1,"y":"a"})", R"({"y":"a","x1":1})"},
+     {R"({"x":"a"})", R"({"y":1})", R"({"x":1,"y":"a","z":"b"})"}},
+    {R"({"type": "object", "allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}],
+         "anyOf": [{"properties": {"b": {"const": 1}}, "required": ["b"]}, {"properties": {"c": {"const": 2}}, "required": ["c"]}],
+         "unevaluatedProperties": false})",
+     {R"({"a":1,"b":1})", R"({"a":1,"c":2})"},
+     {R"({"a":1})", R"({"a":1,"b":1,"d":1})", R"({"a":1,"b":2})"}},
+    {R"({"type": "object", "allOf": [{"properties": {"a": {"const": 1}}, "unevaluatedProperties": false},
+                                     {"properties": {"b": {"const": 1}}}]})",
+     {"{}", R"({"a":1})"},
+     {R"({"b":1})", R"({"a":1,"b":1})"}},
     {R"({"properties": {"enum": {"type": "integer"}, "$ref": {"const": 1}}, "type": "object"})",
      {R"({"enum":3,"$ref":1})"},
      {R"({"enum":"a"})"}},
@@ -123,10 +175,17 @@ TEST(SchemaGrammar, RefusesWhatItCannotSay) {
     const char *schema, *message;
   };
   const Bad cases[] = {
-      {R"({"not": {"type": "string"}})", "uses \"not\", which a grammar cannot say"},
-      {R"({"properties": {"a": {"if": true}}, "type": "object"})", "the schema at \"#/properties/a\" uses \"if\""},
+      {R"({"not": {"format": "date"}})", "uses \"not\" over \"format\", which a grammar cannot say"},
+      {R"({"properties": {"a": {"if": {"uniqueItems": true}, "then": false}}, "type": "object"})",
+       "the schema at \"#/properties/a\" uses \"if\" over \"uniqueItems\""},
+      {R"({"type": "array", "not": {"const": []}})", "uses \"not\" over a list or an object"},
+      {R"({"not": {"$ref": "#"}})", "a reference in \"not\""},
+      {R"({"type": "object", "propertyNames": {"maxLength": 3}})", "propertyNames"},
+      {R"({"type": "object", "patternProperties": {"a": true, "b": true, "c": true, "d": true, "e": true, "f": true}})",
+       "6 patterns of properties; at most 5"},
+      {R"({"type": "object", "patternProperties": {"(?=a)b": true}})", "look-around"},
+      {R"({"type": "string", "not": {"pattern": "(a|b)*a(a|b){14}"}})", "take a simpler pattern"},
       {R"({"type": "array", "uniqueItems": true})", "uniqueItems"},
-      {R"({"type": "object", "patternProperties": {"a": true}})", "patternProperties"},
       {R"({"type": "array", "contains": {"const": 1}})", "contains"},
       {R"({"type": "string", "pattern": "(?=a)b"})", "look-around"},
       {R"({"type": "string", "pattern": "\\bword"})", "word boundary"},
@@ -266,6 +325,19 @@ std::string walk(const Grammar& grammar, const std::shared_ptr<const grammar::To
 Value random_schema(std::mt19937& random, int depth) {
   const auto below = [&](unsigned n) { return static_cast<int>(random() % n); };
   const auto inner = [&] { return random_schema(random, depth - 1); };
+  if (below(8) == 0) switch (below(4)) {
+      case 0: return Value::object({{"not", Value::object({{"type", Value::array({"object", "array", "number"})}})}});
+      case 1:
+        return Value::object({{"type", "integer"}, {"not", Value::object({{"enum", Value::array({0, 3, -17, "x"})}})}});
+      case 2:
+        return Value::object(
+            {{"type", "string"}, {"maxLength", 5}, {"not", Value::object({{"pattern", "^[a-m]|\\d"}})}});
+      default:
+        return Value::object({{"type", Value::array({"integer", "string"})},
+                              {"if", Value::object({{"minimum", below(9)}})},
+                              {"then", Value::object({{"multipleOf", 3}})},
+                              {"else", Value::object({{"maximum", 4}})}});
+    }
   switch (below(depth > 0 ? 15 : 10)) {
     case 0: return Value::object({{"type", "boolean"}});
     case 1: return Value::object({{"type", Value::array({"null", "integer"})}});
@@ -309,6 +381,17 @@ Value random_schema(std::mt19937& random, int depth) {
       Value schema = Value::object({{"type", "object"}, {"properties", properties}, {"required", required}});
       if (below(3) == 0) schema.members().set("additionalProperties", inner());
       if (below(4) == 0) schema.members().set("maxProperties", Value(required.size() + 1));
+      if (below(4) == 0)
+        schema.members().set("patternProperties",
+                             Value::object({{"^n", inner()}, {"e$", Value::object({{"type", "integer"}})}}));
+      if (below(4) == 0)
+        schema.members().set("dependentRequired",
+                             Value::object({{"a", Value::array({"name"})}, {"é", Value::array({"a b"})}}));
+      if (below(6) == 0) schema.members().set("unevaluatedProperties", false);
+      if (below(6) == 0) {
+        schema.members().set("if", Value::object({{"required", Value::array({"a"})}}));
+        schema.members().set("then", Value::object({{"required", Value::array({"name"})}}));
+      }
       return schema;
     }
   }
