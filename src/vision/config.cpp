@@ -12,10 +12,6 @@ struct Defaults {
   const char* activation;
 };
 
-void require(const ConfigKeys& keys, const char* key, Extent value, Extent max) {
-  if (value < 1 || value > max) keys.fail(key, fmt::format("is {}, not from 1 to {}", value, max));
-}
-
 StackConfig stack_config(const ConfigKeys& keys, const Defaults& d) {
   StackConfig c;
   c.hidden = keys.size({"hidden_size"}, d.hidden);
@@ -23,27 +19,32 @@ StackConfig stack_config(const ConfigKeys& keys, const Defaults& d) {
   c.layers = keys.size({"num_hidden_layers"}, d.layers);
   c.heads = keys.size({"num_attention_heads"}, d.heads);
   c.norm_eps = keys.number({"layer_norm_eps"}, d.norm_eps);
-  require(keys, "hidden_size", c.hidden, 1 << 16);
-  require(keys, "intermediate_size", c.intermediate, 1 << 18);
-  require(keys, "num_hidden_layers", c.layers, 1 << 10);
-  require(keys, "num_attention_heads", c.heads, 1 << 10);
+  require_size(keys, "hidden_size", c.hidden, 1 << 16);
+  require_size(keys, "intermediate_size", c.intermediate, 1 << 18);
+  require_size(keys, "num_hidden_layers", c.layers, 1 << 10);
+  require_size(keys, "num_attention_heads", c.heads, 1 << 10);
   if (c.hidden % c.heads != 0)
     keys.fail("num_attention_heads", fmt::format("is {}, which does not divide hidden_size {}", c.heads, c.hidden));
   if (!(c.norm_eps > 0 && c.norm_eps < 1))
     keys.fail("layer_norm_eps", fmt::format("is {}, not between 0 and 1", c.norm_eps));
-  const std::string name = keys.text({"hidden_act"}, d.activation);
-  if (name == "gelu")
-    c.activation = Activation::gelu;
-  else if (name == "quick_gelu")
-    c.activation = Activation::quick_gelu;
-  else if (name == "gelu_pytorch_tanh" || name == "gelu_new")
-    c.activation = Activation::gelu_tanh;
-  else
-    keys.fail("hidden_act", fmt::format("is \"{}\"; known are gelu, quick_gelu and gelu_pytorch_tanh", name));
+  c.activation = activation_of(keys, d.activation);
   return c;
 }
 
 }  // namespace
+
+void require_size(const ConfigKeys& keys, const char* key, Extent value, Extent max) {
+  if (value < 1 || value > max) keys.fail(key, fmt::format("is {}, not from 1 to {}", value, max));
+}
+
+Activation activation_of(const ConfigKeys& keys, const char* fallback) {
+  const std::string name = keys.text({"hidden_act"}, fallback);
+  if (name == "gelu") return Activation::gelu;
+  if (name == "quick_gelu") return Activation::quick_gelu;
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+  if (name == "silu") return Activation::silu;
+  keys.fail("hidden_act", fmt::format("is \"{}\"; known are gelu, quick_gelu, gelu_pytorch_tanh and silu", name));
+}
 
 TowerConfig tower_config(TowerKind kind, const Json& json, const std::string& source, const std::string& path) {
   const ConfigKeys keys(json, source, path);
@@ -63,8 +64,8 @@ TowerConfig tower_config(TowerKind kind, const Json& json, const std::string& so
   c.stack = stack_config(keys, defaults);
   c.image_size = keys.size({"image_size"}, 224);
   c.patch_size = keys.size({"patch_size"}, kind == TowerKind::clip || is_wide ? 32 : 16);
-  require(keys, "image_size", c.image_size, 1 << 13);
-  require(keys, "patch_size", c.patch_size, c.image_size);
+  require_size(keys, "image_size", c.image_size, 1 << 13);
+  require_size(keys, "patch_size", c.patch_size, c.image_size);
   if (const Extent channels = keys.size({"num_channels"}, 3); channels != 3)
     keys.fail("num_channels", fmt::format("is {}; Weft reads images of 3 channels", channels));
   if (!keys.flag("qkv_bias", true)) keys.fail("qkv_bias", "is false, which Weft does not support");
@@ -80,8 +81,8 @@ TextConfig text_config(bool is_siglip, const Json& json, const std::string& sour
   c.stack = stack_config(keys, defaults);
   c.vocabulary = keys.size({"vocab_size"}, is_siglip ? 32000 : 49408);
   c.context = keys.size({"max_position_embeddings"}, is_siglip ? 64 : 77);
-  require(keys, "vocab_size", c.vocabulary, ConfigKeys::kSizeMax);
-  require(keys, "max_position_embeddings", c.context, 1 << 14);
+  require_size(keys, "vocab_size", c.vocabulary, ConfigKeys::kSizeMax);
+  require_size(keys, "max_position_embeddings", c.context, 1 << 14);
   c.end_token = keys.size({"eos_token_id"}, 49407);
   c.padding_token = keys.size({"pad_token_id"}, 1);
   if (is_siglip && c.padding_token >= c.vocabulary)

@@ -9,7 +9,11 @@
 
 namespace weft::vision {
 
-enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu };
+enum class Activation : std::uint8_t { gelu, gelu_tanh, quick_gelu, silu };
+/// Of the key hidden_act. FileError for a name that Weft does not know.
+Activation activation_of(const io::ConfigKeys& keys, const char* fallback);
+/// FileError unless the value is from 1 to max.
+void require_size(const io::ConfigKeys& keys, const char* key, Extent value, Extent max);
 
 /// A stack of equal encoder layers with norms before attention and before the MLP.
 struct StackConfig {

@@ -19,21 +19,27 @@ using Color = std::array<double, 3>;
 constexpr Color kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipDeviation = {0.26862954, 0.26130258, 0.27577711},
                 kHalf = {0.5, 0.5, 0.5};
 
+enum class Sizing : std::uint8_t { shortest, stretch, tiles, area, within };
+
 /// What a class of processors in transformers does where its file says nothing.
 struct ProcessorDefaults {
   std::string_view name;  // part of image_processor_type or feature_extractor_type
-  bool is_shortest, crops, cuts;
+  Sizing sizing;
+  bool crops;
   Extent size;
   Extent filter;
   Color mean, deviation;
 };
 constexpr ProcessorDefaults kProcessors[] = {
-    {"CLIP", true, true, false, 224, 3, kClipMean, kClipDeviation},
-    {"Llava", true, true, false, 224, 3, kClipMean, kClipDeviation},
-    {"Siglip", false, false, false, 224, 3, kHalf, kHalf},
-    {"ViT", false, false, false, 224, 2, kHalf, kHalf},
-    {"Idefics3", false, false, true, 364, 1, kHalf, kHalf},
-    {"SmolVLM", false, false, true, 364, 1, kHalf, kHalf},
+    {"CLIP", Sizing::shortest, true, 224, 3, kClipMean, kClipDeviation},
+    {"Llava", Sizing::shortest, true, 224, 3, kClipMean, kClipDeviation},
+    {"Siglip", Sizing::stretch, false, 224, 3, kHalf, kHalf},
+    {"ViT", Sizing::stretch, false, 224, 2, kHalf, kHalf},
+    {"Gemma3", Sizing::stretch, false, 224, 2, kHalf, kHalf},
+    {"Idefics3", Sizing::tiles, false, 364, 1, kHalf, kHalf},
+    {"SmolVLM", Sizing::tiles, false, 364, 1, kHalf, kHalf},
+    {"Qwen2VL", Sizing::area, false, 14, 3, kClipMean, kClipDeviation},
+    {"Pixtral", Sizing::within, false, 1024, 3, kClipMean, kClipDeviation},
 };
 
 Extent side_of(const ConfigKeys& keys, std::initializer_list<const char*> names, std::optional<Extent> fallback = {}) {
@@ -90,7 +96,52 @@ Size whole_tiles(const Size& s, Extent tile) {
   return {height, rounded_up(whole(static_cast<double>(height) * aspect), tile)};
 }
 
+double longer_by(Extent height, Extent width) {
+  return static_cast<double>(std::max(height, width)) / static_cast<double>(std::min(height, width));
+}
+/// Multiples of the step, near to the size, with least to most pixels in all.
+Size in_area(const Size& s, Extent step, Extent least, Extent most) {
+  const auto of = [&](double value, auto round) {
+    return std::max(step, static_cast<Extent>(round(value / static_cast<double>(step))) * step);
+  };
+  const auto height = static_cast<double>(s.height), width = static_cast<double>(s.width);
+  const auto even = [](double v) { return std::nearbyint(v); };  // halves to even, as Python's round
+  const Size near{static_cast<Extent>(even(height / static_cast<double>(step))) * step,
+                  static_cast<Extent>(even(width / static_cast<double>(step))) * step};
+  if (near.height * near.width > most) {
+    const double by = std::sqrt(height * width / static_cast<double>(most));
+    const auto down = [](double v) { return std::floor(v); };
+    return {of(height / by, down), of(width / by, down)};
+  }
+  if (near.height * near.width < least) {
+    const double by = std::sqrt(static_cast<double>(least) / (height * width));
+    const auto up = [](double v) { return std::ceil(v); };
+    return {of(height * by, up), of(width * by, up)};
+  }
+  return near;
+}
+
+/// Made smaller until it fits a square of `longest`, then up to multiples of the step.
+Size within(const Size& s, Extent step, Extent longest) {
+  const auto most = static_cast<double>(longest);
+  const double ratio = std::max(static_cast<double>(s.height) / most, static_cast<double>(s.width) / most);
+  const auto fitted = [&](Extent side) {
+    const Extent smaller = ratio > 1 ? static_cast<Extent>(std::floor(static_cast<double>(side) / ratio)) : side;
+    return rounded_up(std::max<Extent>(smaller, 1), step);
+  };
+  return {fitted(s.height), fitted(s.width)};
+}
+
 }  // namespace
+
+bool ImageProcessor::is_in(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "preprocessor_config.json", ignored)) return true;
+  const auto shared = folder / "processor_config.json";
+  if (!std::filesystem::exists(shared, ignored)) return false;
+  const Json json = read_json_file(shared, kLimits);
+  return json.is_object() && json.contains("image_processor");
+}
 
 ImageProcessor ImageProcessor::from_folder(const std::filesystem::path& folder) {
   const auto own = folder / "preprocessor_config.json", shared = folder / "processor_config.json";
@@ -115,12 +166,36 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
   // LlavaNext, LlavaOnevision and the like cut images in ways of their own.
   if (!defaults || type.starts_with("LlavaNext") || type.starts_with("LlavaOnevision") || type.starts_with("ViTPose"))
     keys.fail("image_processor_type",
-              fmt::format("is \"{}\"; Weft has those of CLIP, Llava, Siglip, ViT, Idefics3 and SmolVLM", type));
+              fmt::format("is \"{}\"; Weft has those of CLIP, Llava, Siglip, ViT, Idefics3, SmolVLM, Gemma3, Qwen2VL "
+                          "and Pixtral",
+                          type));
   ImageProcessor p;
   p.filter_ = filter_of(keys, defaults->filter);
+  const Sizing sizing = defaults->sizing;
   if (keys.flag("do_resize", true)) {
     const Json* size = keys.find({"size"});
-    if (defaults->cuts) {
+    if (sizing == Sizing::area) {
+      p.fit_ = Fit::area;
+      const Extent step = keys.size({"patch_size"}, defaults->size) * keys.size({"merge_size"}, 2);
+      const auto pixels = [&](const char* own, const char* edge, Extent fallback) {
+        if (size && size->is_object()) fallback = ConfigKeys(*size, source, "size").size({edge, own}, fallback);
+        const Extent count = keys.size({own}, fallback);
+        if (count < 1 || count > kSideMax * kSideMax)
+          keys.fail(own, fmt::format("is {}, not from 1 to {}", count, kSideMax * kSideMax));
+        return count;
+      };
+      p.height_ = pixels("min_pixels", "shortest_edge", 56 * 56);
+      p.longest_ = pixels("max_pixels", "longest_edge", 28 * 28 * 1280);
+      if (p.height_ > p.longest_)
+        keys.fail("min_pixels", fmt::format("is {}, above max_pixels {}", p.height_, p.longest_));
+      p.step_ = step;
+    } else if (sizing == Sizing::within) {
+      p.fit_ = Fit::within;
+      p.longest_ = size ? side_of(ConfigKeys(*size, source, "size"), {"longest_edge", "height"}) : defaults->size;
+      if (size && size->is_object() && size->contains("width") && (*size)["width"] != p.longest_ &&
+          !size->contains("longest_edge"))
+        keys.fail("size", "has sides that differ, which Weft does not support here");
+    } else if (sizing == Sizing::tiles) {
       p.fit_ = Fit::tiles;
       p.longest_ = size ? side_of(ConfigKeys(*size, source, "size"), {"longest_edge"}) : 4 * defaults->size;
       const Json* tile = keys.find({"max_image_size"});
@@ -131,7 +206,7 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
         keys.fail("size", fmt::format("cuts {} pixels into parts of {}; Weft has at most {} of them on a side",
                                       p.longest_, p.height_, kPartsMax));
     } else if (!size || size->is_number()) {
-      p.fit_ = defaults->is_shortest ? Fit::shortest : Fit::stretch;
+      p.fit_ = sizing == Sizing::shortest ? Fit::shortest : Fit::stretch;
       p.height_ = p.width_ = side_of(keys, {"size"}, defaults->size);
     } else {
       const ConfigKeys sizes(*size, source, "size");
@@ -140,8 +215,17 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
       p.width_ = p.fit_ == Fit::shortest ? p.height_ : side_of(sizes, {"width"});
       if (sizes.find({"longest_edge"})) sizes.fail("longest_edge", "is given, which Weft does not support here");
     }
-  } else if (defaults->cuts) {
+  } else if (sizing != Sizing::shortest && sizing != Sizing::stretch) {
     keys.fail("do_resize", "is false; without it Weft cannot cut the image into equal parts");
+  }
+  if (defaults->name == "Gemma3" && keys.flag("do_pan_and_scan", false)) {
+    PanAndScan& s = p.pan_and_scan_;
+    s.is_on = true;
+    s.least_side = side_of(keys, {"pan_and_scan_min_crop_size"}, s.least_side);
+    s.crops_max = keys.size({"pan_and_scan_max_num_crops"}, s.crops_max);
+    s.least_ratio = keys.number({"pan_and_scan_min_ratio_to_activate"}, s.least_ratio);
+    if (s.crops_max < 1 || s.crops_max > kPartsMax)
+      keys.fail("pan_and_scan_max_num_crops", fmt::format("is {}, not from 1 to {}", s.crops_max, kPartsMax));
   }
   if (keys.flag("do_center_crop", defaults->crops)) {
     const Json* crop = keys.find({"crop_size"});
@@ -153,7 +237,7 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
       p.crop_height_ = p.crop_width_ = side_of(keys, {"crop_size"}, defaults->size);
     }
   }
-  if (keys.flag("do_pad", false) && !defaults->cuts)
+  if (keys.flag("do_pad", false) && sizing != Sizing::tiles && sizing != Sizing::within)
     keys.fail("do_pad", "is true, which Weft supports only where images are cut");
   const double factor = keys.flag("do_rescale", true) ? keys.number({"rescale_factor"}, 1.0 / 255) : 1.0;
   const bool normalizes = keys.flag("do_normalize", true);
@@ -175,6 +259,15 @@ Extent ImageProcessor::side() const {
 
 image::Pixels ImageProcessor::fitted(const image::Pixels& image) const {
   if (fit_ == Fit::stretch) return resized(image, height_, width_, filter_);
+  if (keeps_proportions()) {
+    constexpr double kRatioMax = 200;  // transformers refuses longer images for Qwen's models
+    if (longer_by(image.height, image.width) > kRatioMax)
+      throw UsageError(fmt::format("vision: an image of {} x {} pixels is too narrow a strip; crop it first",
+                                   image.height, image.width));
+    const Size own{image.height, image.width};
+    const Size size = fit_ == Fit::area ? in_area(own, step_, height_, longest_) : within(own, step_, longest_);
+    return resized(image, size.height, size.width, filter_);
+  }
   if (fit_ != Fit::shortest) return image;
   const bool is_wide = image.width > image.height;
   const Extent shorter = is_wide ? image.height : image.width, longer = is_wide ? image.width : image.height;
@@ -190,7 +283,27 @@ PreparedImage ImageProcessor::prepare(const image::Pixels& image) const {
   if (fit_ == Fit::tiles) return cut(image);
   image::Pixels whole = fitted(image);
   if (crop_height_ > 0) whole = center_cropped(whole, crop_height_, crop_width_);
-  return {{std::move(whole)}, 0, 0};
+  PreparedImage prepared{{std::move(whole)}, 0, 0};
+  for (const image::Pixels& crop : crops_of(image)) prepared.tiles.push_back(fitted(crop));
+  return prepared;
+}
+
+std::vector<image::Pixels> ImageProcessor::crops_of(const image::Pixels& image) const {
+  const PanAndScan& s = pan_and_scan_;
+  if (!s.is_on || longer_by(image.height, image.width) < s.least_ratio) return {};
+  const bool is_wide = image.width >= image.height;
+  const Extent longer = std::max(image.height, image.width), shorter = std::min(image.height, image.width);
+  Extent count = static_cast<Extent>(std::floor(longer_by(image.height, image.width) + 0.5));
+  count = std::min(s.crops_max, std::max<Extent>(2, std::min(longer / s.least_side, count)));
+  const Extent side = rounded_up(longer, count) / count;
+  if (std::min(side, shorter) < s.least_side) return {};
+  std::vector<image::Pixels> crops;
+  for (Extent i = 0; i < count && i * side < longer; ++i) {
+    const Extent at = i * side, size = std::min(side, longer - at);
+    crops.push_back(is_wide ? image::cropped(image, 0, at, shorter, size)
+                            : image::cropped(image, at, 0, size, shorter));
+  }
+  return crops;
 }
 
 PreparedImage ImageProcessor::cut(const image::Pixels& image) const {

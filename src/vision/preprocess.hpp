@@ -11,11 +11,13 @@
 
 namespace weft::vision {
 
-/// An image as one or several pictures of bytes. An image that was cut has its parts in rows, and the whole image behind them.
+/// An image as one or several pictures of bytes. An image that was cut into rows of parts has the whole image behind them; one of
+/// which crops were taken has the whole image in front.
 struct PreparedImage {
   std::vector<image::Pixels> tiles = {};
   Extent rows = 0, columns = 0;   ///< of parts; 0: it was not cut
-  std::vector<float> ready = {};  ///< in place of tiles: pixels that the caller has normalised, f32 [3, side, side]
+  std::vector<float> ready = {};  ///< in place of tiles: pixels that the caller has normalised, f32 [3, height, width]
+  Extent ready_height = 0, ready_width = 0;
 };
 
 class ImageProcessor {
@@ -23,6 +25,8 @@ class ImageProcessor {
   /// From preprocessor_config.json, or the entry image_processor of processor_config.json. FileError for a folder without them, and
   /// for settings that Weft does not have.
   static ImageProcessor from_folder(const std::filesystem::path& folder);
+  /// Whether the folder has one of these files.
+  static bool is_in(const std::filesystem::path& folder);
   static ImageProcessor from_json(const Json& json, const std::string& source);
 
   /// Resized, cut and cropped. Does not use a device; thread safe.
@@ -34,6 +38,10 @@ class ImageProcessor {
   /// Side of every tile; 0: as the image and the settings decide.
   Extent side() const;
   bool cuts() const { return fit_ == Fit::tiles; }
+  /// Whether images keep their proportions, with sides that are multiples of a step.
+  bool keeps_proportions() const { return fit_ == Fit::area || fit_ == Fit::within; }
+  /// Sets that step, which other files of a model say.
+  void set_step(Extent step) { step_ = step; }
 
  private:
   enum class Fit : std::uint8_t {
@@ -41,13 +49,24 @@ class ImageProcessor {
     stretch,   // to height_ x width_
     shortest,  // the shorter side to height_
     tiles,     // the longer side to longest_, then cut into squares of height_
+    area,      // near to its size, with height_ to longest_ pixels in all
+    within,    // no side above longest_, which stands for both
+  };
+  /// Crops of long images, beside the whole.
+  struct PanAndScan {
+    bool is_on = false;
+    Extent least_side = 256, crops_max = 4;
+    double least_ratio = 1.2;
   };
   image::Pixels fitted(const image::Pixels& image) const;
   PreparedImage cut(const image::Pixels& image) const;
+  std::vector<image::Pixels> crops_of(const image::Pixels& image) const;
 
   Fit fit_ = Fit::none;
   Extent height_ = 0, width_ = 0, longest_ = 0;
+  Extent step_ = 1;
   bool splits_ = true;
+  PanAndScan pan_and_scan_;
   image::Filter filter_ = image::Filter::bicubic;
   Extent crop_height_ = 0, crop_width_ = 0;  // 0: no crop
   std::array<std::array<float, 256>, 3> table_ = {};

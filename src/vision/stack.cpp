@@ -15,6 +15,7 @@ Tensor activated(const Tensor& x, Activation activation) {
     case Activation::gelu: return elementwise("gelu", {x});
     case Activation::gelu_tanh: return elementwise("gelu_tanh", {x});
     case Activation::quick_gelu: return x * elementwise("sigmoid", {x * 1.702});
+    case Activation::silu: return elementwise("silu", {x});
   }
   return x;
 }
