@@ -21,8 +21,7 @@ ModelGraph build_gemma(const BuildInput& input) {
     if (!c.local_layers.empty()) return bool{c.local_layers[static_cast<std::size_t>(i)]};
     return second ? i % 2 == 0 : third && (i + 1) % 6 != 0;
   };
-  std::string x =
-      b.unary("embed_scaled", OpType::scale, b.embedding(), {{"factor", std::sqrt(static_cast<double>(c.hidden))}});
+  std::string x = b.embedding(std::sqrt(static_cast<double>(c.hidden)));
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x, one);

@@ -15,13 +15,7 @@ ModelGraph build_mixtral(const BuildInput& input) {
     const std::string a =
         b.attention(q, k, v, {.pairs = c.from_gguf ? RopePairs::neighbours : RopePairs::halves, .local = c.window > 0});
     x = b.binary("resid1", OpType::add, x, a);
-    const std::string m = b.rms_norm("norm2", x);
-    const std::vector<Dim> wide = {c.experts, c.intermediate, c.hidden}, back = {c.experts, c.hidden, c.intermediate};
-    x = b.binary("resid2", OpType::add, x,
-                 b.node("experts", OpType::experts,
-                        {m, b.constant("router.weight", {c.experts, c.hidden}), b.constant("gates.weight", wide),
-                         b.constant("ups.weight", wide), b.constant("downs.weight", back)},
-                        {Symbol::tokens, c.hidden}, {{"used", c.experts_per_token}}));
+    x = b.binary("resid2", OpType::add, x, b.experts(b.rms_norm("norm2", x), c.intermediate));
   }
   b.set_layer(-1);
   return b.finish(b.rms_norm("final_norm", x));

@@ -1,12 +1,28 @@
-// Qwen2 and 2.5, with biases on queries, keys and values; Qwen3, with norms of heads instead.
+// Qwen2 and 2.5, with biases on queries, keys and values; Qwen3, with norms of heads instead. And the text models of those that
+// see.
 #include "llm/builder.hpp"
 
 namespace weft::llm {
+namespace {
+
+/// A few of many experts; in Qwen2's models beside one that every token uses, as much as a gate says.
+std::string mixture(GraphBuilder& b, const std::string& x) {
+  const ModelConfig& c = b.config();
+  const std::string chosen = b.experts(x, c.expert_intermediate);
+  if (c.shared_intermediate == 0) return chosen;
+  const std::string gate = b.unary("shared_act", OpType::silu, b.linear("shared_gate", x, c.shared_intermediate));
+  const std::string up = b.linear("shared_up", x, c.shared_intermediate);
+  const std::string shared = b.linear("shared_down", b.binary("shared_glu", OpType::mul, gate, up), c.hidden);
+  const std::string share = b.unary("shared_share", OpType::sigmoid, b.linear("shared_router", x, 1));
+  return b.binary("mixture", OpType::add, chosen, b.binary("shared", OpType::mul_each, shared, share));
+}
+
+}  // namespace
 
 ModelGraph build_qwen(const BuildInput& input) {
   GraphBuilder b(input);
   const ModelConfig& c = b.config();
-  const bool third = c.architecture == "qwen3";
+  const bool third = c.architecture.starts_with("qwen3");
   const Bias bias = third ? Bias::if_present : Bias::required;
   std::string x = b.embedding();
   for (Extent i = 0; i < c.layers; ++i) {
@@ -21,7 +37,9 @@ ModelGraph build_qwen(const BuildInput& input) {
                      .head_norms = third ? std::optional(0.0) : std::nullopt,
                      .output_bias = Bias::if_present});
     x = b.binary("resid1", OpType::add, x, a);
-    x = b.binary("resid2", OpType::add, x, b.gated_mlp(b.rms_norm("norm2", x), activation_of(c, "silu")));
+    const std::string n = b.rms_norm("norm2", x);
+    x = b.binary("resid2", OpType::add, x, c.experts > 0 ? mixture(b, n) : b.gated_mlp(n, activation_of(c, "silu")));
+    if (i < c.image_layers) x = b.add_image_rows(x, i + 1);
   }
   b.set_layer(-1);
   return b.finish(b.rms_norm("final_norm", x));

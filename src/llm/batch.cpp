@@ -110,7 +110,7 @@ struct BatchState {
           s->reply.result.reused_tokens = engine->reuse(s->slot, s->tokens);
         }
         const auto rest = std::span<const TokenId>(s->tokens).subspan(held.size());
-        const auto part = rest.first(std::min(Engine::kStepsMax, rest.size() - 1));
+        const auto part = rest.first(engine->part_of(rest.first(rest.size() - 1), Engine::kStepsMax));
         if (!part.empty()) {
           engine->last_logits(positioned(part, static_cast<Extent>(held.size()), s->slot));
           held.insert(held.end(), part.begin(), part.end());

@@ -12,7 +12,11 @@ namespace {
 constexpr NameRow kCommonNames[] = {
     {"embed.weight", "token_embd.weight", "model.embed_tokens.weight"},
     {"final_norm.weight", "output_norm.weight", "model.norm.weight"},
+    {"final_norm.bias", "output_norm.bias", "model.norm.bias"},
     {"lm_head.weight", "output.weight", "lm_head.weight"},
+    {"lm_head.bias", "output.bias", "lm_head.bias"},
+    {"layer{}.norm1.bias", "blk.{}.attn_norm.bias", "model.layers.{}.input_layernorm.bias"},
+    {"layer{}.norm2.bias", "blk.{}.ffn_norm.bias", "model.layers.{}.post_attention_layernorm.bias"},
     {"layer{}.norm1.weight", "blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
     {"layer{}.norm2.weight", "blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
     {"layer{}.q.weight", "blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight"},
@@ -55,7 +59,10 @@ std::string key_of(const NameRow& row, bool gguf, Extent layer, Extent expert) {
 
 OpType activation_of(const ModelConfig& config, std::string_view fallback) {
   const std::string_view name = config.activation.empty() ? fallback : std::string_view(config.activation);
-  return name == "gelu" ? OpType::gelu : name == "gelu_tanh" ? OpType::gelu_tanh : OpType::silu;
+  return name == "gelu"        ? OpType::gelu
+         : name == "gelu_tanh" ? OpType::gelu_tanh
+         : name == "relu2"     ? OpType::relu2
+                               : OpType::silu;
 }
 
 GraphBuilder::GraphBuilder(const BuildInput& input) : input_(input) {
@@ -63,7 +70,8 @@ GraphBuilder::GraphBuilder(const BuildInput& input) : input_(input) {
   graph_.config = input.config;
   graph_.tensors.push_back({graph_.input, {Symbol::tokens}, Element::i32});
   graph_.tensors.push_back({graph_.positions, {Symbol::tokens}, Element::i32});
-  if (config().reads_images) graph_.tensors.push_back({graph_.image_rows, {Symbol::tokens, config().hidden}});
+  if (config().reads_images)
+    graph_.tensors.push_back({graph_.image_rows, {Symbol::tokens, config().hidden * (1 + config().image_layers)}});
 }
 
 std::string GraphBuilder::full(std::string_view name) const {
@@ -72,8 +80,13 @@ std::string GraphBuilder::full(std::string_view name) const {
 
 const NameRow* GraphBuilder::row_of(std::string_view name) const {
   const std::string wanted = layer_ < 0 ? std::string(name) : "layer{}." + std::string(name);
-  for (const NameRow& row : input_.family.names)
-    if (row.name == wanted) return &row;
+  const NameRow* found = nullptr;
+  // A family may have several names for a tensor, of which a file has one.
+  for (const NameRow& row : input_.family.names) {
+    if (row.name != wanted) continue;
+    if (!found || input_.has(key_of(row, config().from_gguf, layer_))) found = &row;
+  }
+  if (found) return found;
   for (const NameRow& row : kCommonNames)
     if (row.name == wanted) return &row;
   return nullptr;
@@ -106,10 +119,15 @@ std::string GraphBuilder::constant(std::string_view name, std::vector<Dim> shape
   return whole;
 }
 
-std::string GraphBuilder::embedding() {
+std::string GraphBuilder::embedding(double factor) {
   const std::string table = constant("embed.weight", {config().vocabulary, config().hidden});
-  const std::string x = node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
+  std::string x = node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
+  if (factor != 1) x = unary("embed_scaled", OpType::scale, x, {{"factor", factor}});
   return config().reads_images ? binary("images", OpType::insert, x, graph_.image_rows) : x;
+}
+
+std::string GraphBuilder::add_image_rows(const std::string& x, Extent part) {
+  return node("images", OpType::add_image, {x, graph_.image_rows}, shape_of(x), {{"begin", part * config().hidden}});
 }
 
 std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, double offset, Extent width) {
@@ -125,12 +143,16 @@ std::string GraphBuilder::group_norm(std::string_view id, const std::string& x, 
               {{"eps", config().norm_eps}, {"weight_offset", 0.0}, {"width", shape[1].value / groups}});
 }
 
-std::string GraphBuilder::layer_norm(std::string_view id, const std::string& x) {
+std::string GraphBuilder::layer_norm(std::string_view id, const std::string& x, double offset, Bias bias) {
   const std::vector<Dim> shape = shape_of(x);
-  return node(id, OpType::layer_norm,
-              {x, constant(fmt::format("{}.weight", id), {shape[1]}, Element::f32),
-               constant(fmt::format("{}.bias", id), {shape[1]}, Element::f32)},
-              shape, {{"eps", config().norm_eps}});
+  std::vector<std::string> inputs = {x, constant(fmt::format("{}.weight", id), {shape[1]}, Element::f32)};
+  const std::string bias_name = fmt::format("{}.bias", id);
+  if (bias == Bias::required || has(bias_name)) inputs.push_back(constant(bias_name, {shape[1]}, Element::f32));
+  return node(id, OpType::layer_norm, std::move(inputs), shape,
+              {{"eps", config().norm_eps}, {"weight_offset", offset}});
+}
+std::string GraphBuilder::centred_norm(std::string_view id, const std::string& x) {
+  return node(id, OpType::layer_norm, {x}, shape_of(x), {{"eps", config().norm_eps}});
 }
 
 std::string GraphBuilder::linear(std::string_view id, const std::string& x, Extent rows, Bias bias, bool transposed) {
@@ -147,6 +169,12 @@ std::string GraphBuilder::columns(std::string_view id, const std::string& x, Ext
   return node(id, OpType::columns, {x}, {shape_of(x)[0], count}, {{"begin", begin}, {"count", count}});
 }
 
+std::string GraphBuilder::group_columns(std::string_view id, const std::string& x, Extent groups, Extent begin,
+                                        Extent count) {
+  return node(id, OpType::group_columns, {x}, {shape_of(x)[0], groups * count},
+              {{"groups", groups}, {"begin", begin}, {"count", count}});
+}
+
 std::string GraphBuilder::unary(std::string_view id, OpType op, const std::string& x,
                                 std::map<std::string, Attribute> attributes) {
   return node(id, op, {x}, shape_of(x), std::move(attributes));
@@ -159,8 +187,8 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
                                     const AttentionOptions& options) {
   const ModelConfig& c = config();
   if (options.head_norms) {
-    q = rms_norm("q_norm", q, *options.head_norms, c.head_dim);
-    k = rms_norm("k_norm", k, *options.head_norms, c.head_dim);
+    q = rms_norm("q_norm", q, *options.head_norms, options.norms_all_heads ? 0 : c.head_dim);
+    k = rms_norm("k_norm", k, *options.head_norms, options.norms_all_heads ? 0 : c.head_dim);
   }
   if (options.rope && c.rope_dims > 0) {
     const bool local_base = options.local && c.rope_local_base > 0;
@@ -234,6 +262,15 @@ std::string GraphBuilder::state_space_scan(const std::string& x, const std::stri
                {"dt_most", s.dt_most}});
 }
 
+std::string GraphBuilder::experts(const std::string& x, Extent width) {
+  const ModelConfig& c = config();
+  const std::vector<Dim> wide = {c.experts, width, c.hidden}, back = {c.experts, c.hidden, width};
+  return node("experts", OpType::experts,
+              {x, constant("router.weight", {c.experts, c.hidden}), constant("gates.weight", wide),
+               constant("ups.weight", wide), constant("downs.weight", back)},
+              shape_of(x), {{"used", c.experts_per_token}, {"shares", Extent{c.expert_weights_are_shares}}});
+}
+
 std::string GraphBuilder::gated_mlp(const std::string& x, OpType activation, Bias bias) {
   const std::string gate = linear("gate", x, config().intermediate, bias),
                     up = linear("up", x, config().intermediate, bias);
@@ -250,7 +287,9 @@ ModelGraph GraphBuilder::finish(const std::string& x) {
   // A tied model may store the table once or twice. If the head has a tensor, the graph uses that tensor.
   const bool tied = config().tied || !has("lm_head.weight");
   const std::string head = tied ? "embed.weight" : constant("lm_head.weight", {config().vocabulary, config().hidden});
-  std::string logits = node("lm_head", OpType::matmul, {rows, head}, {Symbol::rows, config().vocabulary});
+  std::vector<std::string> inputs = {rows, head};
+  if (has("lm_head.bias")) inputs.push_back(constant("lm_head.bias", {config().vocabulary}, Element::f32));
+  std::string logits = node("lm_head", OpType::matmul, std::move(inputs), {Symbol::rows, config().vocabulary});
   if (config().logit_scale != 1)
     logits = unary("logits_scaled", OpType::scale, logits, {{"factor", config().logit_scale}});
   if (config().logit_soft_cap > 0)

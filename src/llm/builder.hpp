@@ -32,17 +32,23 @@ class GraphBuilder {
   std::string constant(std::string_view name, std::vector<Dim> shape, Element element = Element::weight,
                        bool transposed = false);
 
-  /// The rows of tokens, and of images where the model reads them.
-  std::string embedding();
+  /// The rows of tokens times `factor`, and those of images where the model reads them.
+  std::string embedding(double factor = 1);
+  /// x with a further part of the rows of images added, where the pass has some.
+  std::string add_image_rows(const std::string& x, Extent part);
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
   std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0);
   /// RMS norms of equal parts of x [T, n], each of its own mean, with a weight for every channel.
   std::string group_norm(std::string_view id, const std::string& x, Extent groups);
-  std::string layer_norm(std::string_view id, const std::string& x);
+  std::string layer_norm(std::string_view id, const std::string& x, double offset = 0, Bias bias = Bias::required);
+  /// A layer norm without weights.
+  std::string centred_norm(std::string_view id, const std::string& x);
   /// `name`.weight [rows, columns of x].
   std::string linear(std::string_view id, const std::string& x, Extent rows, Bias bias = Bias::none,
                      bool transposed = false);
   std::string columns(std::string_view id, const std::string& x, Extent begin, Extent count);
+  /// Of x [T, groups n] those columns of every group, side by side.
+  std::string group_columns(std::string_view id, const std::string& x, Extent groups, Extent begin, Extent count);
   std::string unary(std::string_view id, OpType op, const std::string& x,
                     std::map<std::string, Attribute> attributes = {});
   std::string binary(std::string_view id, OpType op, const std::string& x, const std::string& y);
@@ -53,6 +59,7 @@ class GraphBuilder {
     double scale = 0;  // 0: head_dim^-1/2
     double soft_cap = 0;
     std::optional<double> head_norms;  // offset of the norms of q and k; nothing: none
+    bool norms_all_heads = false;      // one norm over all heads
     Bias output_bias = Bias::none;
     bool output_transposed = false;
   };
@@ -63,6 +70,8 @@ class GraphBuilder {
   /// The scans of the layer, with D x added; the states go from pass to pass.
   std::string selective_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
   std::string state_space_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
+  /// The sum of a token's experts of `width`, weighted by its router.
+  std::string experts(const std::string& x, Extent width);
   /// down(activation(gate(x)) * up(x)).
   std::string gated_mlp(const std::string& x, OpType activation, Bias bias = Bias::none);
   std::string gate_and_up(std::string gate, const std::string& up, OpType activation, Bias bias = Bias::none);

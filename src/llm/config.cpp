@@ -1,9 +1,13 @@
 #include "llm/config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
+#include "llm/config_families.hpp"
 #include "llm/config_keys.hpp"
 #include "llm/config_state_space.hpp"
 #include "weft/error.hpp"
@@ -18,7 +22,7 @@ constexpr Extent kContextWithoutAttention = 1 << 20, kHeadWithoutAttention = 2;
 
 /// The number of rotary channels of a head, if a key gives it.
 void read_turning_part(const Keys& keys, ModelConfig& config) {
-  const double part = keys.number({"partial_rotary_factor"}, -1.0);
+  const double part = keys.number({"partial_rotary_factor", "rotary_pct"}, -1.0);
   if (part == -1) return;
   if (!(part >= 0 && part <= 1))
     keys.fail("partial_rotary_factor", fmt::format("is {}; it must be between 0 and 1", part));
@@ -30,7 +34,11 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
   config.rope_base = keys.number({"rope_theta"}, config.rope_base);
   read_turning_part(keys, config);
   RopeScaling s;
-  const std::string kind = keys.text({"rope_type", "type"}, "default");
+  // Qwen's models that see call the usual frequencies "mrope", because pairs turn by several axes.
+  for (const double each : keys.numbers("mrope_section")) config.rope_sections.push_back(static_cast<Extent>(each));
+  config.rope_interleaved = keys.flag("mrope_interleaved", config.rope_interleaved);
+  std::string kind = keys.text({"rope_type", "type"}, "default");
+  if (kind == "mrope") kind = "default";
   s.factor = keys.number({"factor"}, 1.0);
   s.original_context = keys.size({"original_max_position_embeddings"}, 0);
   s.attention_factor = keys.number({"attention_factor"}, 0.0);
@@ -64,8 +72,12 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
 bool is_of_images(const Json& config) {
   const Json type = config.value("model_type", Json());
   const auto vision = config.find("vision_config");
-  return vision != config.end() && vision->is_object() && (type == "llava" || type == "idefics3" || type == "smolvlm");
+  constexpr std::string_view kTypes[] = {"llava",    "idefics3",   "smolvlm",  "gemma3",
+                                         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"};
+  return vision != config.end() && vision->is_object() && type.is_string() &&
+         std::find(std::begin(kTypes), std::end(kTypes), type.get<std::string>()) != std::end(kTypes);
 }
+bool is_qwen_that_sees(std::string_view type) { return type.starts_with("qwen") && type.find("_vl") != type.npos; }
 
 /// Keys of a text model within another's file, which leaves out what its class has by default.
 Json with_defaults(const Json& inner, bool is_llama_by_default) {
@@ -78,7 +90,23 @@ Json with_defaults(const Json& inner, bool is_llama_by_default) {
     all.update(inner);
     return all;
   }
-  if (inner.value("model_type", Json()) != "gemma3_text") return inner;
+  const Json type = inner.value("model_type", Json());
+  if (type == "mistral") {
+    Json all = {{"vocab_size", 32000},        {"hidden_size", 4096},
+                {"intermediate_size", 14336}, {"num_hidden_layers", 32},
+                {"num_attention_heads", 32},  {"num_key_value_heads", 8},
+                {"rms_norm_eps", 1e-6},       {"max_position_embeddings", 131072}};
+    all.update(inner);
+    return all;
+  }
+  if (type.is_string() && is_qwen_that_sees(type.get<std::string>())) {
+    Json all = {{"rms_norm_eps", type == "qwen3_vl_text" ? 1e-6 : 1e-5},
+                {"rope_theta", type == "qwen3_vl_text" ? 5e5 : 1e6},
+                {"max_position_embeddings", type == "qwen3_vl_text" ? 128000 : 32768}};
+    all.update(inner);
+    return all;
+  }
+  if (type != "gemma3_text") return inner;
   Json all = {{"vocab_size", 262208},      {"hidden_size", 2304},
               {"intermediate_size", 9216}, {"num_hidden_layers", 26},
               {"num_attention_heads", 8},  {"num_key_value_heads", 4},
@@ -95,9 +123,18 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
     const char* key;
     bool known;
   };
-  for (const auto& [key, known] : {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
-                                   Flag{"use_bidirectional_attention", false}})
+  for (const auto& [key, known] :
+       {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
+        Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", false}, Flag{"qk_layernorm", false}})
     if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
+  if (config.architecture == "olmo" && keys.find({"clip_qkv"}))
+    keys.fail("clip_qkv", "is given; Weft runs the OLMo models that do not clip queries, keys and values");
+  if (config.experts > 0 && config.architecture.starts_with("qwen")) {
+    if (const Extent step = keys.size({"decoder_sparse_step"}, 1); step != 1)
+      keys.fail("decoder_sparse_step", fmt::format("is {}; Weft runs the models with experts in all layers", step));
+    if (const Json* plain = keys.find({"mlp_only_layers"}); plain && !plain->empty())
+      keys.fail("mlp_only_layers", "is not empty; Weft runs the models with experts in all layers");
+  }
   if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
@@ -107,7 +144,9 @@ void read_windows(const Keys& keys, ModelConfig& c) {
   // Only these model types have a window; two of them also have a flag that switches it on.
   const bool by_flag = c.architecture.starts_with("qwen") || c.architecture == "smollm3";
   const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
-                     c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text";
+                     c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text" ||
+                     c.architecture == "ministral" || c.architecture == "starcoder2" || c.architecture == "olmo3" ||
+                     c.architecture == "cohere2" || c.architecture == "exaone4";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
     if (!types->is_array()) keys.fail("layer_types", "is not a list");
@@ -130,10 +169,11 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   // Vision models keep the keys of their text model in an object of their own.
   const Json* inner = whole.find({"text_config"});
   const bool sees = is_of_images(json);
-  const Json text = inner ? with_defaults(*inner, sees) : json;
+  const Json text = with_defaults(inner ? *inner : json, sees && inner);
   const Keys keys(text, c.source, inner ? "text_config" : "");
   if (inner) c.architecture = keys.text({"model_type"}, c.architecture);
-  c.reads_images = inner && sees;
+  c.reads_images = sees && (inner || is_qwen_that_sees(c.architecture));
+  c.sees_images_whole = c.reads_images && c.architecture == "gemma3_text";
   c.name = whole.text({"_name_or_path"}, "");
   c.vocabulary = keys.size({"vocab_size"});
   c.hidden = keys.size({"hidden_size", "n_embd"});
@@ -142,25 +182,31 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   const bool has_attention = c.state_space.inner == 0 || !c.state_space.layers.empty();
   c.heads = has_attention ? keys.size({"num_attention_heads", "n_head"}) : 1;
   c.kv_heads = keys.size({"num_key_value_heads"}, c.heads);
-  c.head_dim = has_attention ? keys.size({"head_dim"}, c.heads > 0 ? c.hidden / c.heads : 0) : kHeadWithoutAttention;
+  const UsualKeys usual = usual_of(c.architecture);
+  const Extent usual_width = usual.head_dim > 0 ? usual.head_dim : c.heads > 0 ? c.hidden / c.heads : 0;
+  c.head_dim = has_attention ? keys.size({"head_dim"}, usual_width) : kHeadWithoutAttention;
   c.intermediate = keys.size({"shared_intermediate_size", "intermediate_size", "n_inner"}, 4 * c.hidden);
   c.context = keys.size({"max_position_embeddings", "n_positions"}, has_attention ? 2048 : kContextWithoutAttention);
-  c.norm_eps = keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, 1e-6);
+  if (c.architecture == "falcon") read_falcon(keys, c);
+  if (c.architecture == "lfm2") read_lfm2(keys, c);
+  c.norm_eps =
+      keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps"}, usual.norm_eps);
   if (c.architecture == "mamba" || c.architecture == "mamba2") c.norm_eps = keys.number({"layer_norm_epsilon"}, 1e-5);
-  const std::string activation = keys.text({"hidden_activation", "hidden_act", "activation_function"}, "");
+  const std::string activation =
+      keys.text({"hidden_activation", "hidden_act", "activation_function", "activation"}, "");
   c.activation = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast"
                      ? "gelu_tanh"
                  : activation == "swish" ? "silu"
                                          : activation;
-  if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh")
-    keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu and gelu_pytorch_tanh", activation));
+  if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh" &&
+      c.activation != "relu2")
+    keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu, gelu_pytorch_tanh and relu2", activation));
   // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
-  const bool tied_by_default = c.architecture == "gpt2" || c.architecture == "smollm3" ||
-                               c.architecture.starts_with("gemma") || c.architecture == "mamba";
-  c.tied = keys.flag("tie_word_embeddings", tied_by_default);
-  c.rope_base = keys.number({"rope_theta"}, c.architecture == "gemma3_text" ? 1e6 : 10000.0);
+  c.tied = keys.flag("tie_word_embeddings", keys.flag("tie_embedding", usual.tied));
+  c.rope_base = keys.number({"rope_theta", "rotary_emb_base"}, usual.rope_base);
   c.rope_local_base = keys.number({"rope_local_base_freq"}, c.architecture == "gemma3_text" ? 10000.0 : 0.0);
-  c.rope_dims = c.head_dim;
+  c.rope_dims = static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
+  read_factors(keys, usual, c);
   if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
   read_turning_part(keys, c);
   const Json* scaling = keys.find({"rope_scaling", "rope_parameters"});
@@ -193,11 +239,26 @@ ModelConfig config_from_json(const Json& json, std::string source) {
     const Extent interval = keys.size({"no_rope_layer_interval"}, 4);
     for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back(interval == 0 || (i + 1) % interval != 0);
   }
+  if (is_qwen_that_sees(c.architecture) && c.rope_sections.empty())
+    c.rope_sections =
+        c.architecture.starts_with("qwen3") ? std::vector<Extent>{24, 20, 20} : std::vector<Extent>{16, 24, 24};
+  c.rope_interleaved = c.rope_interleaved || c.architecture.starts_with("qwen3_vl");
+  if (c.reads_images && c.architecture.starts_with("qwen3_vl")) {
+    const Keys vision(json.at("vision_config"), c.source, "vision_config");
+    c.image_layers = vision.find({"deepstack_visual_indexes"})
+                         ? static_cast<Extent>(vision.numbers("deepstack_visual_indexes").size())
+                         : 3;
+  }
   c.query_scale = keys.number({"query_pre_attn_scalar"}, 0.0);
   c.attention_soft_cap = keys.number({"attn_logit_softcapping"}, 0.0);
   c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
+  // Command R7B and EXAONE 4 know positions only where they see a window.
+  if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) c.rope_layers = c.local_layers;
   c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
   c.experts_per_token = keys.size({"num_experts_per_tok"}, 0);
+  c.expert_intermediate = keys.size({"moe_intermediate_size"}, c.intermediate);
+  if (c.architecture == "qwen2_moe") c.shared_intermediate = keys.size({"shared_expert_intermediate_size"}, 5632);
+  if (c.architecture.starts_with("qwen")) c.expert_weights_are_shares = keys.flag("norm_topk_prob", false);
   refuse_what_is_unknown(keys, c);
   const Json* end = whole.find({"eos_token_id"});
   if (!end) end = keys.find({"eos_token_id"});
@@ -280,8 +341,22 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.logit_soft_cap = number("final_logit_softcapping", 0);
   c.experts = size("expert_count", 0);
   c.experts_per_token = size("expert_used_count", 0);
+  c.expert_intermediate = size("expert_feed_forward_length", c.intermediate);
+  c.embedding_scale = number("embedding_scale", 1);
+  c.residual_scale = number("residual_scale", 1);
+  c.attention_scale = number("attention.scale", 0);
+  if (c.architecture == "granite") c.logit_scale = 1 / number("logit_scale", 1);
+  const bool is_command = c.architecture == "command-r" || c.architecture == "cohere2";
+  if (is_command) c.logit_scale = number("logit_scale", 0.0625);
+  c.is_parallel = is_command || c.architecture == "phi2" ||
+                  (c.architecture == "stablelm" && m.get_or<bool>(key("use_parallel_residual"), false));
   if (c.architecture == "smollm3")
     for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back((i + 1) % 4 != 0);
+  // Every fourth layer sees all positions, and knows none.
+  if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) {
+    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % 4 != 0);
+    c.rope_layers = c.local_layers;
+  }
   for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = m.get_if<std::int64_t>(name)) c.end_tokens.push_back(*id);
   check(c);
@@ -316,78 +391,21 @@ void check(const ModelConfig& c) {
   require((c.experts == 0) == (c.experts_per_token == 0) && c.experts_per_token <= c.experts && c.experts <= 1024,
           fmt::format("{} of {} experts take part", c.experts_per_token, c.experts));
   check_state_space(c);
+  if (!c.rope_sections.empty()) {
+    const bool is_positive =
+        std::all_of(c.rope_sections.begin(), c.rope_sections.end(), [](Extent n) { return n >= 0; });
+    const Extent sum = std::accumulate(c.rope_sections.begin(), c.rope_sections.end(), Extent{0});
+    require(c.rope_sections.size() == 3 && is_positive && (sum == c.rope_dims / 2 || c.rope_interleaved),
+            fmt::format("mrope_section is [{}], not three numbers that add up to {}", fmt::join(c.rope_sections, ", "),
+                        c.rope_dims / 2));
+  }
+  require(c.image_layers <= std::min<Extent>(c.layers, 16),
+          fmt::format("rows of images are added to {} layers of {}; Weft adds them to at most 16", c.image_layers,
+                      c.layers));
   const RopeScaling& s = c.rope_scaling;
   for (const auto& factors : {s.short_factors, s.long_factors})
     require(factors.empty() || static_cast<Extent>(factors.size()) == c.rope_dims / 2,
             fmt::format("{} factors of positions for {} pairs of channels", factors.size(), c.rope_dims / 2));
-}
-
-namespace {
-
-Extent original_context(const ModelConfig& c) {
-  return c.rope_scaling.original_context > 0 ? c.rope_scaling.original_context : c.context;
-}
-
-}  // namespace
-
-std::optional<Extent> short_positions(const ModelConfig& c) {
-  const RopeScaling& s = c.rope_scaling;
-  if (s.kind != RopeScaling::Kind::longrope || s.short_factors == s.long_factors) return {};
-  return original_context(c);
-}
-
-RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
-  local = local && c.rope_local_base > 0;
-  RopeTable table;
-  const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(c.rope_dims);
-  const RopeScaling none;
-  const RopeScaling& s = local ? none : c.rope_scaling;
-  const auto original = static_cast<double>(original_context(c));
-  const std::vector<double>* factors = nullptr;
-  if (s.kind == RopeScaling::Kind::longrope)
-    factors = static_cast<double>(length) > original ? &s.long_factors : &s.short_factors;
-  // yarn: the pair that makes `beta` turns within the original context.
-  const auto pair_of = [&](double beta) {
-    return dims * std::log(original / (beta * 2 * M_PI)) / (2 * std::log(base));
-  };
-  const double first = pair_of(s.beta_fast), last = pair_of(s.beta_slow);
-  const double low = std::max(0.0, s.truncate ? std::floor(first) : first),
-               high = std::min(dims - 1, s.truncate ? std::ceil(last) : last);
-  for (Extent i = 0; i < c.rope_dims / 2; ++i) {
-    double f = std::pow(base, -2.0 * static_cast<double>(i) / dims);
-    switch (s.kind) {
-      case RopeScaling::Kind::none: break;
-      case RopeScaling::Kind::linear: f /= s.factor; break;
-      case RopeScaling::Kind::llama3: {
-        const double wave = 2 * M_PI / f;
-        if (wave > original / s.low_frequency_factor) {
-          f /= s.factor;
-        } else if (wave >= original / s.high_frequency_factor) {
-          const double smooth =
-              (original / wave - s.low_frequency_factor) / (s.high_frequency_factor - s.low_frequency_factor);
-          f = (1 - smooth) * f / s.factor + smooth * f;
-        }
-        break;
-      }
-      case RopeScaling::Kind::yarn: {
-        const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
-        f = f / s.factor * ramp + f * (1 - ramp);
-        break;
-      }
-      case RopeScaling::Kind::longrope:
-        if (!factors->empty()) f /= (*factors)[static_cast<std::size_t>(i)];
-        break;
-    }
-    table.frequencies.push_back(f);
-  }
-  const auto grown = [&](double by) { return 0.1 * by * std::log(s.factor) + 1; };
-  if (s.attention_factor > 0)
-    table.magnitude = s.attention_factor;
-  else if (s.kind == RopeScaling::Kind::yarn && s.factor > 1)
-    table.magnitude = s.mscale != 0 && s.mscale_all_dim != 0 ? grown(s.mscale) / grown(s.mscale_all_dim) : grown(1);
-  else if (s.kind == RopeScaling::Kind::longrope && s.factor > 1)
-    table.magnitude = std::sqrt(1 + std::log(s.factor) / std::log(original));
-  return table;
 }
 
 }  // namespace weft::llm

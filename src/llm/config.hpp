@@ -31,7 +31,7 @@ struct RopeScaling {
 
 /// Layers that keep a state of a fixed size instead of keys and values: Mamba's, or Mamba-2's if there are heads.
 struct StateSpace {
-  Extent inner = 0;                  // channels inside a layer; 0: no such layers
+  Extent inner = 0;  // channels inside a layer; 0: no such layers. LFM2: of its convolutions, which are all
   Extent states = 0, kernel = 0;     // states of a channel; inputs that the convolution sees
   Extent rank = 0;                   // Mamba: width of the vector that steps are projected from
   Extent heads = 0, groups = 0;      // Mamba-2: heads of channels, groups of heads that share b and c
@@ -47,15 +47,22 @@ struct ModelConfig {
 
   Extent vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, context = 0;
   double norm_eps = 1e-5;
-  std::string activation;     ///< silu, gelu, gelu_tanh; "": the family's
-  bool tied = false;          ///< the head is the table of embeddings
-  bool reads_images = false;  ///< rows of images may take the place of tokens
+  std::string activation;             ///< silu, gelu, gelu_tanh; "": the family's
+  bool tied = false;                  ///< the head is the table of embeddings
+  bool reads_images = false;          ///< rows of images may take the place of tokens
+  bool lacks_image_settings = false;  ///< it would read images, but its folder does not say how they are prepared
+  bool sees_images_whole = false;     ///< a row of an image sees the later rows of the image, too
+  Extent image_layers = 0;            ///< layers from the first on to which rows of images are added once more
 
   double rope_base = 10000;
   double rope_local_base = 0;  ///< of local layers, which then know no scaling; 0: they are like the others
   Extent rope_dims = 0;
   RopeScaling rope_scaling;
   std::vector<bool> rope_layers;  ///< layers that turn; empty: all
+  /// Rows of images have places in time, height and width: pairs that turn by each. Empty: one place for all pairs.
+  std::vector<Extent> rope_sections;
+  bool rope_interleaved =
+      false;  ///< the pairs of height and width are every third one; else sections lie behind each other
 
   Extent window = 0;               ///< of local layers; 0: none
   std::vector<bool> local_layers;  ///< empty: the family's rule
@@ -63,6 +70,9 @@ struct ModelConfig {
   double attention_soft_cap = 0, logit_soft_cap = 0;
 
   Extent experts = 0, experts_per_token = 0;
+  Extent expert_intermediate = 0, shared_intermediate = 0;  ///< of each expert, and of one that all tokens use
+  bool expert_weights_are_shares = true;                    ///< of a token's experts, and not of all
+  bool is_parallel = false;                                 ///< attention and MLP read the same x, and both are added
   StateSpace state_space;
   double embedding_scale = 1, residual_scale = 1,
          logit_scale = 1;      // factors of embeddings, of what layers add, of logits
@@ -87,5 +97,7 @@ struct RopeTable {
   double magnitude = 1;
 };
 RopeTable rope_table(const ModelConfig& config, Extent length, bool local);
+/// With rope_sections: the axis of each pair, 0 time, 1 height, 2 width.
+std::vector<int> rope_axes(const ModelConfig& config);
 
 }  // namespace weft::llm

@@ -15,11 +15,12 @@ std::vector<bool> layers_with_state(const Keys& keys, const ModelConfig& c) {
       keys.fail("layer_types", fmt::format("is not a list of {} types", c.layers));
     for (std::size_t i = 0; i < types->size(); ++i) {
       const Json& type = (*types)[i];
-      layers[i] = type == "mamba" || type == "linear_attention";
+      layers[i] = type == "mamba" || type == "linear_attention" || type == "conv";
       if (!layers[i] && type != "attention" && type != "full_attention")
-        keys.fail("layer_types", fmt::format("has {}; known are \"mamba\", \"linear_attention\", \"attention\" and "
-                                             "\"full_attention\"",
-                                             type.dump()));
+        keys.fail("layer_types",
+                  fmt::format("has {}; known are \"mamba\", \"linear_attention\", \"conv\", \"attention\" and "
+                              "\"full_attention\"",
+                              type.dump()));
     }
   } else if (const Json* attention = keys.find({"attn_layer_indices"})) {
     if (!attention->is_array()) keys.fail("attn_layer_indices", "is not a list of layers");
@@ -81,13 +82,12 @@ void read_state_space(const Keys& keys, ModelConfig& c) {
     s.layers = layers_with_state(keys, c);
     read_limits(keys, "time_step_limit", s);
   }
+  if (type == "lfm2") {  // short convolutions, which keep their last inputs alone
+    s.kernel = keys.size({"conv_L_cache"}, 3);
+    s.inner = c.hidden;
+    s.layers = layers_with_state(keys, c);
+  }
   if (type == "granitemoehybrid") {
-    c.embedding_scale = keys.number({"embedding_multiplier"}, 1.0);
-    c.residual_scale = keys.number({"residual_multiplier"}, 1.0);
-    c.attention_scale = keys.number({"attention_multiplier"}, 1.0);
-    const double divisor = keys.number({"logits_scaling"}, 1.0);
-    if (!(divisor > 0)) keys.fail("logits_scaling", fmt::format("is {}; it must be above 0", divisor));
-    c.logit_scale = 1 / divisor;
     if (keys.size({"num_local_experts"}, 0) > 0)
       keys.fail("num_local_experts", "is above 0; Weft runs Granite's hybrids without experts");
   }
@@ -101,8 +101,9 @@ void check_state_space(const ModelConfig& c) {
   };
   const bool second = s.heads > 0;
   require(s.inner >= 1 && s.inner <= Extent{1} << 20, fmt::format("the inner size of states is {}", s.inner));
-  require(s.states >= 1 && s.states <= 4096, fmt::format("the number of states is {}, not from 1 to 4096", s.states));
   require(s.kernel >= 2 && s.kernel <= 64, fmt::format("the convolution sees {} inputs, not 2 to 64", s.kernel));
+  if (s.states == 0 && c.architecture == "lfm2") return;
+  require(s.states >= 1 && s.states <= 4096, fmt::format("the number of states is {}, not from 1 to 4096", s.states));
   if (second) {
     require(s.inner % s.heads == 0, fmt::format("{} heads do not divide the inner size {}", s.heads, s.inner));
     require(s.groups >= 1 && s.heads % s.groups == 0,

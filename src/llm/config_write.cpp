@@ -21,12 +21,29 @@ constexpr Architecture kArchitectures[] = {
     {"mixtral", "llama", "MixtralForCausalLM"},
     {"smollm3", "smollm3", "SmolLM3ForCausalLM"},
     {"qwen2", "qwen2", "Qwen2ForCausalLM"},
+    {"qwen2", "qwen2vl", "Qwen2ForCausalLM"},  // without its tower it is one
+    {"qwen2_vl_text", "qwen2vl", ""},
+    {"qwen2_vl", "qwen2vl", ""},
+    {"qwen2_5_vl_text", "qwen2vl", ""},
+    {"qwen2_5_vl", "qwen2vl", ""},
     {"qwen3", "qwen3", "Qwen3ForCausalLM"},
     {"gemma", "gemma", "GemmaForCausalLM"},
     {"gemma2", "gemma2", "Gemma2ForCausalLM"},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
     {"phi3", "phi3", "Phi3ForCausalLM"},
     {"gpt2", "gpt2", "GPT2LMHeadModel"},
+    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM"},
+    {"stablelm", "stablelm", "StableLmForCausalLM"},
+    {"phi", "phi2", "PhiForCausalLM"},
+    {"olmo2", "olmo2", "Olmo2ForCausalLM"},
+    {"cohere", "command-r", "CohereForCausalLM"},
+    {"cohere2", "cohere2", "Cohere2ForCausalLM"},
+    {"granite", "granite", "GraniteForCausalLM"},
+    {"glm4", "glm4", "Glm4ForCausalLM"},
+    {"exaone4", "exaone4", "Exaone4ForCausalLM"},
+    {"starcoder2", "starcoder2", "Starcoder2ForCausalLM"},
+    {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"},
+    {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
 };
 
 /// GGUF keeps numbers as f32: 9.99999997e-07 was written as 1e-06.
@@ -123,7 +140,11 @@ std::string architecture_elsewhere(const ModelConfig& c) {
     for (const Architecture& each : kArchitectures)
       if (each.gguf == c.architecture) return std::string(each.hf);
   }
-  throw InternalError(fmt::format("llm: {} has no name in the other kind of files", c.architecture));
+  throw FileError(
+      fmt::format("{}: Weft reads models of the architecture {}, and does not convert them between GGUF files and "
+                  "folders; the output's "
+                  "ending .safetensors converts the tensors alone",
+                  c.source, c.architecture));
 }
 
 Json config_to_json(const ModelGraph& graph) {
@@ -133,9 +154,10 @@ Json config_to_json(const ModelGraph& graph) {
                                 [&](const Architecture& each) { return each.hf == c.architecture; });
   const bool gemma = c.architecture.starts_with("gemma"), later_gemma = gemma && c.architecture != "gemma";
   const bool tied = !graph.find("lm_head.weight");
-  const std::string activation = c.activation == "gelu_tanh" || (c.activation.empty() && gemma) ? "gelu_pytorch_tanh"
-                                 : c.activation.empty()                                         ? "silu"
-                                                                                                : c.activation;
+  const OpNode* act = node_of(graph, 0, "act");
+  const std::string activation = !act                           ? "silu"
+                                 : act->op == OpType::gelu_tanh ? "gelu_pytorch_tanh"
+                                                                : std::string(name_of(act->op));
   Json json = {{"architectures", {row->hf_class}}, {"model_type", c.architecture}, {"vocab_size", c.vocabulary},
                {"tie_word_embeddings", tied},      {"bos_token_id", nullptr},      {"eos_token_id", nullptr},
                {"pad_token_id", nullptr}};
@@ -168,6 +190,27 @@ Json config_to_json(const ModelGraph& graph) {
     json["partial_rotary_factor"] = static_cast<double>(c.rope_dims) / static_cast<double>(c.head_dim);
   if (c.architecture == "phi3" && c.rope_scaling.original_context > 0)
     json["original_max_position_embeddings"] = c.rope_scaling.original_context;
+  const bool has_layer_norms =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const OpNode& n) { return n.op == OpType::layer_norm; });
+  if (has_layer_norms) {
+    json.erase("rms_norm_eps");
+    json[c.architecture == "starcoder2" ? "norm_epsilon" : "layer_norm_eps"] = tidy(c.norm_eps);
+  }
+  if (c.architecture == "stablelm")
+    json.update({{"use_parallel_residual", c.is_parallel}, {"use_qkv_bias", graph.find("layer0.q.bias") != nullptr}});
+  if (c.architecture == "starcoder2" || c.architecture == "ernie4_5")
+    json["use_bias"] = graph.find("layer0.q.bias") != nullptr;
+  if (c.architecture.starts_with("cohere")) json["logit_scale"] = tidy(c.logit_scale);
+  if (c.architecture == "granite")
+    json.update({{"embedding_multiplier", tidy(c.embedding_scale)},
+                 {"residual_multiplier", tidy(c.residual_scale)},
+                 {"attention_multiplier", tidy(c.attention_scale)},
+                 {"logits_scaling", tidy(1 / c.logit_scale)}});
+  if (c.architecture == "qwen3_moe")
+    json.update({{"num_experts", c.experts},
+                 {"num_experts_per_tok", c.experts_per_token},
+                 {"moe_intermediate_size", c.expert_intermediate},
+                 {"norm_topk_prob", c.expert_weights_are_shares}});
   if (c.architecture == "mixtral")
     json.update({{"num_local_experts", c.experts}, {"num_experts_per_tok", c.experts_per_token}});
 
@@ -185,6 +228,7 @@ Json config_to_json(const ModelGraph& graph) {
     if (!some_local) json["sliding_window"] = nullptr;
   }
   if (c.architecture == "smollm3") json["no_rope_layers"] = turns;
+  if (c.architecture == "cohere2" || c.architecture == "exaone4") json["layer_types"] = kinds;
   if (later_gemma) {
     const double scale = node_of(graph, 0, "attn")->real("scale");
     json["query_pre_attn_scalar"] = std::round(1 / (scale * scale) * 1e6) / 1e6;
@@ -216,7 +260,9 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
   size("feed_forward_length", c.intermediate);
   size("attention.head_count", c.heads);
   size("attention.head_count_kv", c.kv_heads);
-  number(architecture == "gpt2" ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
+  const bool has_layer_norms =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const OpNode& n) { return n.op == OpType::layer_norm; });
+  number(has_layer_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
   if (architecture == "gpt2") return out;
   size("attention.key_length", c.head_dim);
   size("attention.value_length", c.head_dim);
@@ -229,7 +275,19 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
   if (c.experts > 0) {
     size("expert_count", c.experts);
     size("expert_used_count", c.experts_per_token);
+    if (c.expert_intermediate != c.intermediate) size("expert_feed_forward_length", c.expert_intermediate);
   }
+  if (!c.rope_sections.empty()) {
+    std::vector<std::int32_t> sections(c.rope_sections.begin(), c.rope_sections.end());
+    sections.push_back(0);  // GGUF has room for a fourth axis
+    out.metadata.set(architecture + ".rope.dimension_sections", io::GgufArray(sections));
+  }
+  if (c.embedding_scale != 1) number("embedding_scale", c.embedding_scale);
+  if (c.residual_scale != 1) number("residual_scale", c.residual_scale);
+  if (c.attention_scale > 0) number("attention.scale", c.attention_scale);
+  if (architecture == "granite") number("logit_scale", 1 / c.logit_scale);
+  if (architecture == "command-r" || architecture == "cohere2") number("logit_scale", c.logit_scale);
+  if (architecture == "stablelm") out.metadata.set(architecture + ".use_parallel_residual", c.is_parallel);
   const RopeScaling& s = c.rope_scaling;
   const auto as_floats = [](const std::vector<double>& values) {
     return std::vector<float>(values.begin(), values.end());

@@ -274,6 +274,9 @@ struct Conversion {
           "{}: models whose layers keep states are not converted between GGUF files and folders; the output's "
           "ending .safetensors converts the tensors alone",
           config.source));
+    // The tower stays out, and with it what joins it to the language model.
+    config.reads_images = config.sees_images_whole = false;
+    config.image_layers = 0;
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
   }

@@ -111,10 +111,15 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) : 
                           options.keep_packed ? usual_packed_files() : PackedFileRules());
   text_ = text.get();
   if (config().reads_images) {
-    image_reader_ = std::make_unique<ImageReader>(path, source, *text_->tokenizer, config().hidden, device_);
+    image_reader_ = make_image_reader({path, source, *text_->tokenizer, config().hidden, device_});
     weights_.bytes += image_reader_->bytes();
-    shows_lists_ = text_->chat && !takes_texts(*text_->chat);
+    if (sees_images_whole() && image_reader_->tile_rows({}) > Extent{kStepsMax})
+      throw FileError(fmt::format("{}: an image has {} rows that see each other, and a pass of Weft takes {}",
+                                  path.string(), image_reader_->tile_rows({}), kStepsMax));
   }
+  if (config().reads_images || config().lacks_image_settings) shows_lists_ = text_->chat && !takes_texts(*text_->chat);
+  if (config().lacks_image_settings)
+    notes_.push_back("the folder has no preprocessor_config.json, so the model reads texts alone");
   constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);
   make_positions(options);
@@ -178,9 +183,18 @@ void Engine::make_positions(const LoadOptions& options) {
   };
   frequencies_ = table(false);
   local_frequencies_ = table(true);
+  if (!config.rope_sections.empty()) {
+    const std::vector<int> axes = rope_axes(config);
+    std::vector<float> masks;
+    for (int axis = 0; axis < 3; ++axis)
+      for (const int each : axes) masks.push_back(each == axis ? 1.0F : 0.0F);
+    axes_ = on_device(masks, {3, config.rope_dims / 2}, device_);
+  }
   // A pass is written before it is read, so a ring holds a window and the longest pass. Shorter ones leave room to go back.
+  // What a row of an image sees of a window is not a window of the rows behind it, as rings need.
   if (const Extent rows = config.window + Extent{kStepsMax};
-      !options.whole_cache && rows < context_ && std::any_of(graph_.tensors.begin(), graph_.tensors.end(), is_recent))
+      !options.whole_cache && !config.sees_images_whole && rows < context_ &&
+      std::any_of(graph_.tensors.begin(), graph_.tensors.end(), is_recent))
     ring_ = rows;
 }
 
@@ -282,12 +296,20 @@ Compiled& Engine::compiled(const PassKind& kind) {
                  if (short_positions_) inputs.factors = numbers(list++);
                  if (kind.has_images) {
                    inputs.is_image = numbers(list++);
+                   if (axes_.defined()) {
+                     inputs.height = numbers(list++);
+                     inputs.width = numbers(list++);
+                   }
+                   if (sees_images_whole()) {
+                     inputs.window_first = numbers(list++);
+                     inputs.window_length = numbers(list++);
+                   }
                    inputs.image_rows = arguments.back();
                  }
                  if (wanted == LogitsOf::last) inputs.rows = arguments[2];
                  inputs.stops_before_head = wanted == LogitsOf::none;
                  return std::vector<Tensor>{lower({graph_, weights_, caches_, cache_type_, ring_, exact_, frequencies_,
-                                                   local_frequencies_, magnitude_},
+                                                   local_frequencies_, magnitude_, axes_},
                                                   inputs)};
                }))
       .first->second;
@@ -298,7 +320,7 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
   // Lists of numbers, as `compiled` takes them.
   const bool has_images = std::any_of(batch.begin(), batch.end(), [](const auto& t) { return is_image_row(t.token); });
   const std::size_t lists_of_places = ring_ > 0 ? 6 : 4, list_of_images = lists_of_numbers(),
-                    lists = list_of_images + (has_images ? 1 : 0), width = static_cast<std::size_t>(config().hidden);
+                    lists = list_of_images + (has_images ? lists_of_images() : 0), width = row_width();
   const PassKind kind{size, wanted, has_images, has_states_ && is_one_sequence(batch)};
   std::vector<std::int32_t> tokens(size, 0), numbers(lists * size, 0);
   std::vector<float> image_rows(has_images ? size * width : 0, 0);
@@ -333,8 +355,19 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
     } else {
       tokens[t] = token.token;
     }
-    put(0, token.position);
-    put(1, token.position + 1);
+    const std::array<Extent, 3> places = places_of(token);
+    put(0, places[0]);
+    std::size_t list_of_more = list_of_images + 1;
+    if (has_images && axes_.defined())
+      for (const std::size_t axis : {std::size_t{1}, std::size_t{2}}) put(list_of_more++, places[axis]);
+    Extent seen = token.position + 1;
+    if (has_images && sees_images_whole()) {
+      if (is_image) seen = end_of_image(token, batch);
+      const Extent begin = config().window > 0 ? std::max<Extent>(token.position + 1 - config().window, 0) : 0;
+      put(list_of_more, token.slot * context_ + begin);
+      put(list_of_more + 1, seen - begin);
+    }
+    put(1, seen);
     const auto put_places = [&](std::size_t list, Extent rows) {
       put(list, token.slot * rows + token.position % rows);
       put(list + 1, token.slot * rows);
@@ -353,7 +386,7 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
                                    on_device(numbers, {static_cast<Extent>(lists), count}, device_)};
   if (wanted == LogitsOf::last)
     arguments.push_back(on_device(std::vector{static_cast<std::int32_t>(batch.size()) - 1}, {1}, device_));
-  if (has_images) arguments.push_back(on_device(image_rows, {count, config().hidden}, device_));
+  if (has_images) arguments.push_back(on_device(image_rows, {count, static_cast<Extent>(width)}, device_));
   const bool is_new = !passes_.contains(kind);
   if (is_new) {
     const runtime::WithoutPlans lean;
@@ -366,18 +399,6 @@ Tensor Engine::pass(std::span<const PositionedToken> batch, std::size_t size, Lo
   return logits;
 }
 
-void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
-  const std::shared_ptr<ImageRows> image = images_.find(id);
-  if (!image || !image_reader_)
-    throw UsageError(fmt::format("llm: {} is neither a token nor a row of an image that the model still has", id));
-  const Extent row = image->first - id, tile_rows = image_reader_->tile_rows();
-  const auto tile = static_cast<std::size_t>(row / tile_rows);
-  image->values.resize(static_cast<std::size_t>(image->count / tile_rows));
-  std::vector<float>& values = image->values[tile];
-  if (values.empty()) values = image_reader_->see(image->image, tile);
-  std::copy_n(values.begin() + row % tile_rows * config().hidden, out.size(), out.begin());
-}
-
 std::string Engine::profile(std::span<const PositionedToken> batch) {
   std::string profile;
   pass(batch, smallest_size(batch.size()), LogitsOf::last, {}, &profile);
@@ -388,7 +409,11 @@ Tensor Engine::last_logits(std::span<const PositionedToken> batch) {
   if (batch.empty()) throw UsageError("llm: no tokens; give at least one");
   Tensor logits;
   while (!batch.empty()) {
-    const std::size_t size = next_size(batch.size(), device_), taken = std::min(size, batch.size());
+    std::size_t size = next_size(batch.size(), device_), taken = std::min(size, batch.size());
+    if (const std::size_t whole = sees_images_whole() ? whole_images(batch, taken) : taken; whole != taken) {
+      taken = whole;
+      size = smallest_size(taken);
+    }
     logits = {};  // those of the part before go first
     logits = pass(batch.first(taken), size, LogitsOf::last);
     batch = batch.subspan(taken);
@@ -588,6 +613,10 @@ Extent Engine::reuse(int slot, std::span<const text::TokenId> prompt) {
   grow(slot, static_cast<Extent>(prompt.size()));
   std::size_t same = 0;
   while (same < held.size() && same + 1 < prompt.size() && held[same] == prompt[same]) ++same;
+  if (sees_images_whole() && is_image_row(prompt[same]))
+    if (const auto image = images_.find(prompt[same]))
+      same -= std::min(
+          same, static_cast<std::size_t>((image->first - prompt[same]) % image_reader_->tile_rows(image->image)));
   if (!has_window(slot, static_cast<Extent>(same))) same = 0;
   if (has_states_) {
     const bool goes_on = static_cast<Extent>(same) == cached_[static_cast<std::size_t>(slot)].written;

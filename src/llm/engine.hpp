@@ -1,6 +1,7 @@
 // A model on its device: weights, caches, and passes over tokens of one sequence or of many.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -132,6 +133,9 @@ class Engine {
   /// The same where the last copy is kStateInterval tokens or more back.
   void keep_states_sometimes(int slot);
 
+  /// How many of the first tokens a pass may take: about `most`, and no part of an image that sees itself whole.
+  std::size_t part_of(std::span<const text::TokenId> tokens, std::size_t most) const;
+
   /// What the cache holds of a sequence.
   std::vector<text::TokenId>& cached(int slot) { return cached_[static_cast<std::size_t>(slot)].tokens; }
   /// To be called before a batch that makes a sequence `length` tokens long, but for the prompt's, where `reuse` is. Longrope
@@ -151,6 +155,8 @@ class Engine {
   /// How the model sees images; null if it does not.
   const ImageReader* image_reader() const { return image_reader_.get(); }
   ImageStore& images() { return images_; }
+  /// Of a row of an image, with what layers add of it.
+  std::size_t row_width() const { return static_cast<std::size_t>(config().hidden * (1 + config().image_layers)); }
   /// Whether its template is given every content as a list of parts.
   bool shows_lists() const { return shows_lists_; }
 
@@ -166,6 +172,11 @@ class Engine {
     std::vector<text::TokenId> tokens;
     Extent written = 0;    // positions from 0 on that rows were written for, some perhaps beyond the tokens
     bool is_long = false;  // it turns by the long factors of longrope
+    /// Behind an image whose rows have places on axes: tokens from `from` on turn as if they stood `by` later.
+    struct Shift {
+      Extent from, by;
+    };
+    std::vector<Shift> shifts;
   };
 
   /// Sets the graph and what the options say of it.
@@ -197,6 +208,14 @@ class Engine {
     auto operator<=>(const PassKind&) const = default;
   };
   Compiled& compiled(const PassKind& kind);
+  /// Lists of numbers more that a pass with rows of images takes.
+  std::size_t lists_of_images() const { return 1u + (axes_.defined() ? 2u : 0u) + (sees_images_whole() ? 2u : 0u); }
+  bool sees_images_whole() const { return graph_.config.sees_images_whole; }
+  /// Places in time, height and width that turn a token, in the order in which the tokens of a sequence come.
+  std::array<Extent, 3> places_of(const PositionedToken& token);
+  /// How many positions a row of an image sees, whose whole image the batch has.
+  Extent end_of_image(const PositionedToken& token, std::span<const PositionedToken> batch) const;
+  std::size_t whole_images(std::span<const PositionedToken> batch, std::size_t most) const;
   /// Writes the row of an image. Runs the tower if this is the first row of its tile that a pass needs.
   void copy_image_row(text::TokenId id, std::span<float> out);
 
@@ -215,6 +234,7 @@ class Engine {
   bool exact_ = false;
   std::map<std::string, Variable> caches_;
   std::vector<Cached> cached_;
+  Tensor axes_;                             // as in LowerContext
   Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
   std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
   double magnitude_ = 1;

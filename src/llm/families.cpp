@@ -12,12 +12,106 @@
 namespace weft::llm {
 namespace {
 
+/// Rows refer to text that lives as long as the program.
+std::string_view kept(std::string text) {
+  static std::deque<std::string> texts;
+  return texts.emplace_back(std::move(text));
+}
+
 std::vector<NameRow> gemma_names() {
   return {{"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
            "model.layers.{}.post_attention_layernorm.weight"},
           {"layer{}.norm2.weight", "blk.{}.ffn_norm.weight", "model.layers.{}.pre_feedforward_layernorm.weight"},
           {"layer{}.norm2_after.weight", "blk.{}.post_ffw_norm.weight",
            "model.layers.{}.post_feedforward_layernorm.weight"}};
+}
+
+std::vector<NameRow> olmo_names() {
+  return {{"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
+           "model.layers.{}.post_attention_layernorm.weight"},
+          {"layer{}.norm2_after.weight", "blk.{}.post_ffw_norm.weight",
+           "model.layers.{}.post_feedforward_layernorm.weight"}};
+}
+
+std::vector<NameRow> glm_names() {
+  return {{"layer{}.gate_up.weight", "blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"},
+          {"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
+           "model.layers.{}.post_self_attn_layernorm.weight"},
+          {"layer{}.norm2_after.weight", "blk.{}.post_ffw_norm.weight", "model.layers.{}.post_mlp_layernorm.weight"}};
+}
+
+/// Weights and biases of the parts, with the names of common tensors in GGUF files.
+std::vector<NameRow> renamed(std::initializer_list<NameRow> parts) {
+  std::vector<NameRow> rows;
+  for (const NameRow& part : parts)
+    for (const char* kind : {".weight", ".bias"})
+      rows.push_back({kept(std::string(part.name) + kind), kept(std::string(part.gguf) + kind),
+                      kept(std::string(part.hf) + kind)});
+  return rows;
+}
+
+std::vector<NameRow> phi_names() {
+  return renamed({{"final_norm", "output_norm", "model.final_layernorm"},
+                  {"layer{}.o", "blk.{}.attn_output", "model.layers.{}.self_attn.dense"},
+                  {"layer{}.up", "blk.{}.ffn_up", "model.layers.{}.mlp.fc1"},
+                  {"layer{}.down", "blk.{}.ffn_down", "model.layers.{}.mlp.fc2"}});
+}
+std::vector<NameRow> starcoder_names() {
+  return renamed({{"layer{}.up", "blk.{}.ffn_up", "model.layers.{}.mlp.c_fc"},
+                  {"layer{}.down", "blk.{}.ffn_down", "model.layers.{}.mlp.c_proj"}});
+}
+std::vector<NameRow> neox_names() {
+  return renamed({{"embed", "", "gpt_neox.embed_in"},
+                  {"final_norm", "", "gpt_neox.final_layer_norm"},
+                  {"lm_head", "", "embed_out"},
+                  {"layer{}.norm1", "", "gpt_neox.layers.{}.input_layernorm"},
+                  {"layer{}.norm2", "", "gpt_neox.layers.{}.post_attention_layernorm"},
+                  {"layer{}.qkv", "", "gpt_neox.layers.{}.attention.query_key_value"},
+                  {"layer{}.o", "", "gpt_neox.layers.{}.attention.dense"},
+                  {"layer{}.up", "", "gpt_neox.layers.{}.mlp.dense_h_to_4h"},
+                  {"layer{}.down", "", "gpt_neox.layers.{}.mlp.dense_4h_to_h"}});
+}
+std::vector<NameRow> falcon_names() {
+  return renamed({{"embed", "", "transformer.word_embeddings"},
+                  {"final_norm", "", "transformer.ln_f"},
+                  {"layer{}.norm1", "", "transformer.h.{}.input_layernorm"},
+                  {"layer{}.norm1", "", "transformer.h.{}.ln_attn"},  // where there is one for each part
+                  {"layer{}.norm2", "", "transformer.h.{}.ln_mlp"},
+                  {"layer{}.qkv", "", "transformer.h.{}.self_attention.query_key_value"},
+                  {"layer{}.o", "", "transformer.h.{}.self_attention.dense"},
+                  {"layer{}.up", "", "transformer.h.{}.mlp.dense_h_to_4h"},
+                  {"layer{}.down", "", "transformer.h.{}.mlp.dense_4h_to_h"}});
+}
+
+std::vector<NameRow> lfm2_names() {
+  return renamed({{"final_norm", "", "model.embedding_norm"},
+                  {"layer{}.norm1", "", "model.layers.{}.operator_norm"},
+                  {"layer{}.norm2", "", "model.layers.{}.ffn_norm"},
+                  {"layer{}.q_norm", "", "model.layers.{}.self_attn.q_layernorm"},
+                  {"layer{}.k_norm", "", "model.layers.{}.self_attn.k_layernorm"},
+                  {"layer{}.o", "", "model.layers.{}.self_attn.out_proj"},
+                  {"layer{}.conv_in", "", "model.layers.{}.conv.in_proj"},
+                  {"layer{}.conv", "", "model.layers.{}.conv.conv"},
+                  {"layer{}.conv_out", "", "model.layers.{}.conv.out_proj"},
+                  {"layer{}.gate", "", "model.layers.{}.feed_forward.w1"},
+                  {"layer{}.up", "", "model.layers.{}.feed_forward.w3"},
+                  {"layer{}.down", "", "model.layers.{}.feed_forward.w2"}});
+}
+
+std::vector<NameRow> qwen_names() {
+  constexpr std::string_view kExpert = "model.layers.{}.mlp.experts.{e}.", kMlp = "model.layers.{}.mlp.";
+  const auto row = [](std::string_view name, std::string_view gguf, std::string_view prefix, std::string_view hf) {
+    return NameRow{kept(fmt::format("layer{{}}.{}", name)), kept(fmt::format("blk.{{}}.{}", gguf)),
+                   kept(std::string(prefix) + std::string(hf))};
+  };
+  return {row("router.weight", "ffn_gate_inp.weight", kMlp, "gate.weight"),
+          row("gates.weight", "ffn_gate_exps.weight", kExpert, "gate_proj.weight"),
+          row("ups.weight", "ffn_up_exps.weight", kExpert, "up_proj.weight"),
+          row("downs.weight", "ffn_down_exps.weight", kExpert, "down_proj.weight"),
+          row("shared_gate.weight", "ffn_gate_shexp.weight", kMlp, "shared_expert.gate_proj.weight"),
+          row("shared_up.weight", "ffn_up_shexp.weight", kMlp, "shared_expert.up_proj.weight"),
+          row("shared_down.weight", "ffn_down_shexp.weight", kMlp, "shared_expert.down_proj.weight"),
+          row("shared_router.weight", "ffn_gate_inp_shexp.weight", kMlp, "shared_expert_gate.weight")};
 }
 
 std::vector<NameRow> gpt2_names() {
@@ -37,12 +131,6 @@ std::vector<NameRow> gpt2_names() {
           {"layer{}.up.bias", "blk.{}.ffn_up.bias", "h.{}.mlp.c_fc.bias"},
           {"layer{}.down.weight", "blk.{}.ffn_down.weight", "h.{}.mlp.c_proj.weight"},
           {"layer{}.down.bias", "blk.{}.ffn_down.bias", "h.{}.mlp.c_proj.bias"}};
-}
-
-/// Rows refer to text that lives as long as the program.
-std::string_view kept(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text));
 }
 
 /// The parts of a layer with a state of Mamba's kind, or of Mamba-2's; files of transformers put `prefix` before them.
@@ -112,7 +200,23 @@ const std::vector<Family>& table() {
         {"layer{}.downs.weight", "blk.{}.ffn_down_exps.weight",
          "model.layers.{}.block_sparse_moe.experts.{e}.w2.weight"}}},
       {"llama", {"llama", "mistral", "smollm3"}, {"llama", "smollm3"}, build_llama, {}},
-      {"qwen", {"qwen2", "qwen3"}, {"qwen2", "qwen3"}, build_qwen, {}},
+      {"qwen",
+       {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl",
+        "qwen3_vl_text", "qwen3_vl"},
+       {"qwen2", "qwen3", "qwen3moe", "qwen2vl"},
+       build_qwen,
+       qwen_names()},
+      {"decoder",
+       {"stablelm", "olmo", "cohere", "cohere2", "granite", "ernie4_5", "nemotron", "arcee", "seed_oss", "ministral"},
+       {"stablelm", "command-r", "cohere2", "granite", "ernie4_5", "seed_oss"},
+       build_decoder,
+       {}},
+      {"phi", {"phi"}, {"phi2"}, build_decoder, phi_names()},
+      {"gpt-neox", {"gpt_neox"}, {}, build_decoder, neox_names()},
+      {"falcon", {"falcon"}, {}, build_decoder, falcon_names()},
+      {"olmo2", {"olmo2", "olmo3", "exaone4"}, {"olmo2", "exaone4"}, build_decoder, olmo_names()},
+      {"glm", {"glm", "glm4"}, {"glm4"}, build_decoder, glm_names()},
+      {"starcoder2", {"starcoder2"}, {"starcoder2"}, build_decoder, starcoder_names()},
       {"gemma", {"gemma"}, {"gemma"}, build_gemma, {}},
       {"gemma2", {"gemma2", "gemma3_text", "gemma3"}, {"gemma2", "gemma3"}, build_gemma, gemma_names()},
       {"phi3",
@@ -124,6 +228,7 @@ const std::vector<Family>& table() {
       {"mamba", {"mamba"}, {"mamba"}, build_mamba, mamba_names(false)},
       {"mamba2", {"mamba2"}, {"mamba2"}, build_mamba, mamba_names(true)},
       {"bamba", {"bamba"}, {}, build_state_hybrid, bamba_names()},
+      {"lfm2", {"lfm2"}, {}, build_lfm2, lfm2_names()},
       {"granite-hybrid", {"granitemoehybrid"}, {}, build_state_hybrid, granite_hybrid_names()},
   };
   return families;

@@ -35,6 +35,8 @@ std::span<const Family> families();
 const Family& family_of(const ModelConfig& config);
 
 // One file each.
+ModelGraph build_decoder(const BuildInput& input);
+ModelGraph build_lfm2(const BuildInput& input);
 ModelGraph build_llama(const BuildInput& input);
 ModelGraph build_qwen(const BuildInput& input);
 ModelGraph build_gemma(const BuildInput& input);

@@ -9,54 +9,54 @@
 #include "io/tensor_source.hpp"
 #include "text/tokenizer.hpp"
 #include "vision/preprocess.hpp"
-#include "vision/tower.hpp"
 #include "weft/compile.hpp"
 
 namespace weft::llm::detail {
 
+/// Rows of an image that have places on two axes; 0: they have one place after another, as tokens do.
+struct RowGrid {
+  Extent height = 0, width = 0;
+};
+
 class ImageReader {
  public:
-  /// Of a folder with a config.json of a model that reads images. `width`: of the language model's rows. FileError for files that are missing or do
-  /// not fit.
-  ImageReader(const std::filesystem::path& folder, const io::TensorSource& files, const text::Tokenizer& tokenizer,
-              Extent width, Device device);
+  virtual ~ImageReader() = default;
 
-  /// An image u8 [height, width, 3], resized and cut; or f32 [3, side, side], which is ready. Uses no device, thread safe.
+  /// An image u8 [height, width, 3], resized and cut; or f32 [3, height, width], which is ready. Uses no device, thread safe.
   /// UsageError for another shape or dtype.
-  vision::PreparedImage prepare(const Tensor& image) const;
-  /// The rows of an image, and the text that a prompt has in its place: the marker for each row, and what the model was trained
-  /// with around it.
-  Extent rows_of(const vision::PreparedImage& image) const;
-  std::string text_of(const vision::PreparedImage& image) const;
-  /// The text that a chat template writes for an image, and its token.
-  const std::string& marker() const { return marker_; }
-  text::TokenId marker_token() const { return marker_token_; }
+  virtual vision::PreparedImage prepare(const Tensor& image) const = 0;
+  /// Rows of each tile of the image, one tile after another.
+  virtual Extent tile_rows(const vision::PreparedImage& image) const = 0;
+  Extent rows_of(const vision::PreparedImage& image) const {
+    return tile_rows(image) * (image.ready.empty() ? static_cast<Extent>(image.tiles.size()) : 1);
+  }
+  /// The text that a prompt has in the place of the image: the token of rows for each row, and what the model was trained with
+  /// around it.
+  virtual std::string text_of(const vision::PreparedImage& image) const = 0;
+  virtual RowGrid grid_of(const vision::PreparedImage&) const { return {}; }
+  /// The rows [tile_rows, width] of a tile, row-major, on the host.
+  virtual std::vector<float> see(const vision::PreparedImage& image, std::size_t tile) = 0;
 
-  /// Rows of each tile, one tile after another.
-  Extent tile_rows() const { return tile_rows_; }
-  /// The rows [tile_rows(), width] of a tile, row-major, on the host.
-  std::vector<float> see(const vision::PreparedImage& image, std::size_t tile);
+  /// The text that a chat template writes for an image, and the token that stands for a row.
+  const std::string& marker() const { return marker_; }
+  text::TokenId row_token() const { return row_token_; }
   std::uint64_t bytes() const { return bytes_; }
 
- private:
-  Tensor connected(const Tensor& pixels) const;
-  void read_llava(const Json& config, const std::string& source, vision::ModelWeights& weights, Extent width);
-  void read_idefics3(const Json& config, const std::string& source, vision::ModelWeights& weights, Extent width);
-
-  vision::ImageProcessor processor_;
-  bool cuts_ = false;  // Idefics3: several tiles of an image, each with fewer rows than patches
-  std::unique_ptr<vision::Tower> tower_;
-  std::vector<Extent> layers_;      // LLaVA: numbers of layers after which states are taken
-  bool drops_class_token_ = false;  // LLaVA
-  Extent shuffle_ = 1;              // Idefics3: patches on a side of the square that becomes a row
-  vision::Linear first_, second_;
-  vision::Activation activation_ = vision::Activation::gelu;
-  Extent side_ = 0, tile_rows_ = 0;
-  std::string marker_;
-  text::TokenId marker_token_ = text::kNoToken;
+ protected:
+  std::string marker_, row_text_;
+  text::TokenId row_token_ = text::kNoToken;
   std::uint64_t bytes_ = 0;
-  Device device_;
-  std::unique_ptr<Compiled> pass_;
 };
+
+/// What a reader is made of. `width`: of a row, with all that a layer of the language model takes from it.
+struct ImageReaderInput {
+  const std::filesystem::path& folder;
+  const io::TensorSource& files;
+  const text::Tokenizer& tokenizer;
+  Extent hidden = 0;
+  Device device;
+};
+/// Of a folder with a config.json of a model that reads images. FileError for files that are missing or do not fit.
+std::unique_ptr<ImageReader> make_image_reader(const ImageReaderInput& input);
 
 }  // namespace weft::llm::detail

@@ -10,7 +10,8 @@ namespace {
 constexpr Extent kFirstRow = text::kNoToken - 1;
 
 bool is_same(const vision::PreparedImage& a, const vision::PreparedImage& b) {
-  if (a.rows != b.rows || a.columns != b.columns || a.ready != b.ready || a.tiles.size() != b.tiles.size())
+  if (a.rows != b.rows || a.columns != b.columns || a.ready != b.ready || a.ready_height != b.ready_height ||
+      a.tiles.size() != b.tiles.size())
     return false;
   for (std::size_t i = 0; i < a.tiles.size(); ++i)
     if (a.tiles[i].height != b.tiles[i].height || a.tiles[i].values != b.tiles[i].values) return false;

@@ -19,21 +19,26 @@ struct OpRow {
 const OpRow& row_of(OpType op) {
   static const OpRow rows[] = {{"embedding", 2, 2, {}},
                                {"insert", 2, 2, {}},
+                               {"add_image", 2, 2, {"begin"}},
                                {"pick", 1, 1, {}},
                                {"rms_norm", 2, 2, {"eps", "width"}},
-                               {"layer_norm", 3, 3, {"eps"}},
+                               {"layer_norm", 1, 3, {"eps"}},
                                {"matmul", 2, 3, {}},
                                {"columns", 1, 1, {"begin", "count"}},
+                               {"group_columns", 1, 1, {"groups", "begin", "count"}},
                                {"rope", 1, 1, {"heads", "dims", "pairs", "local"}},
                                {"attention", 5, 5, {"heads", "kv_heads", "scale"}},
                                {"silu", 1, 1, {}},
                                {"gelu", 1, 1, {}},
                                {"gelu_tanh", 1, 1, {}},
+                               {"relu2", 1, 1, {}},
+                               {"sigmoid", 1, 1, {}},
+                               {"mul_each", 2, 2, {}},
                                {"mul", 2, 2, {}},
                                {"add", 2, 2, {}},
                                {"scale", 1, 1, {"factor"}},
                                {"soft_cap", 1, 1, {"cap"}},
-                               {"experts", 5, 5, {"used"}},
+                               {"experts", 5, 5, {"used", "shares"}},
                                {"short_conv", 3, 4, {"kernel"}},
                                {"selective_scan", 7, 7, {"log"}},
                                {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}}};
@@ -143,7 +148,13 @@ void ModelGraph::validate() const {
     };
     switch (n.op) {
       case OpType::embedding: fit(x.size() == 2 && y == std::vector<Dim>{shape_of(n.inputs[1])[0], x[1]}); break;
-      case OpType::insert: fit(x == y && shape_of(n.inputs[1]) == x); break;
+      case OpType::insert:
+      case OpType::add_image: {
+        const std::vector<Dim> rows = shape_of(n.inputs[1]);
+        fit(x == y && x.size() == 2 && rows.size() == 2 && rows[0] == x[0] &&
+            n.integer("begin") + x[1].value <= rows[1].value);
+        break;
+      }
       case OpType::pick: fit(x.size() == 2 && y == std::vector<Dim>{Symbol::rows, x[1]}); break;
       case OpType::rms_norm: {
         const Extent width = n.integer("width");
@@ -152,7 +163,9 @@ void ModelGraph::validate() const {
             width > 0 && x[1].value % width == 0);
         break;
       }
-      case OpType::layer_norm: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}); break;
+      case OpType::layer_norm:
+        fit(x == y && (n.inputs.size() < 2 || shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}));
+        break;
       case OpType::matmul: {
         const std::vector<Dim> w = shape_of(n.inputs[1]);
         fit(x.size() == 2 && w.size() == 2 && w[1] == x[1] && y == std::vector<Dim>{x[0], w[0]} &&
@@ -162,6 +175,12 @@ void ModelGraph::validate() const {
       case OpType::columns: {
         const Extent begin = n.integer("begin"), count = n.integer("count");
         fit(x.size() == 2 && begin >= 0 && begin + count <= x[1].value && y == std::vector<Dim>{x[0], count});
+        break;
+      }
+      case OpType::group_columns: {
+        const Extent groups = n.integer("groups"), begin = n.integer("begin"), count = n.integer("count");
+        fit(x.size() == 2 && groups > 0 && x[1].value % groups == 0 && begin >= 0 &&
+            begin + count <= x[1].value / groups && y == std::vector<Dim>{x[0], groups * count});
         break;
       }
       case OpType::rope: {
@@ -180,6 +199,7 @@ void ModelGraph::validate() const {
           if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is not a cache");
         break;
       }
+      case OpType::mul_each: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x[0], 1}); break;
       case OpType::mul:
       case OpType::add: fit(x == y && (shape_of(n.inputs[1]) == x)); break;
       case OpType::experts: {
@@ -220,6 +240,8 @@ void ModelGraph::validate() const {
       case OpType::silu:
       case OpType::gelu:
       case OpType::gelu_tanh:
+      case OpType::relu2:
+      case OpType::sigmoid:
       case OpType::scale:
       case OpType::soft_cap: fit(x == y); break;
     }

@@ -57,23 +57,28 @@ struct TensorDesc {
 
 enum class OpType : std::uint8_t {
   embedding,  // (table, tokens or positions) -> [T, width]
-  insert,     // (x, rows of images) -> x, with those rows where the pass has some instead of tokens
+  insert,  // (x, rows of images) -> x, with the first columns of those rows where the pass has some instead of tokens
+  add_image,  // (x, rows of images): begin -> x with their columns from there on added
   pick,       // (x) -> the rows whose logits are asked for
   rms_norm,  // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts. The weight
              // is one for all parts, or has all channels
-  layer_norm,  // (x, weight, bias); eps
-  matmul,      // (x, weight [N, K], bias?) -> x W^T + b
-  columns,     // (x); begin, count
-  rope,        // (x); heads, dims, pairs, local
-  attention,   // (q, k, v, key cache, value cache); heads, kv_heads, scale, window, soft_cap
+  layer_norm,     // (x, weight?, bias?); eps, weight_offset
+  matmul,         // (x, weight [N, K], bias?) -> x W^T + b
+  columns,        // (x); begin, count
+  group_columns,  // (x): groups, begin, count: those columns of each of equal groups
+  rope,           // (x); heads, dims, pairs, local
+  attention,      // (q, k, v, key cache, value cache); heads, kv_heads, scale, window, soft_cap
   silu,
   gelu,
   gelu_tanh,
+  relu2,  // max(x, 0)^2
+  sigmoid,
+  mul_each,  // (x, y [T, 1]): each row times a number
   mul,
   add,
-  scale,             // (x); factor
-  soft_cap,          // (x); cap
-  experts,           // (x, router, gates [E, F, H], ups, downs [E, H, F]); used
+  scale,     // (x); factor
+  soft_cap,  // (x); cap
+  experts,  // (x, router, gates [E, F, H], ups, downs [E, H, F]); used; shares: weights of a token's experts add up to 1
   short_conv,        // (x, weight [W, K], state, bias?): each channel with its last inputs
   selective_scan,    // (x, dt, rates [W, N], b, c, skip [W], state); log: rates are -exp of the tensor
   state_space_scan,  // (x, dt, rates [H], b, c, skip [H], state, dt bias [H]); heads, groups, log, dt_least, dt_most
@@ -99,7 +104,7 @@ struct ModelGraph {
   std::vector<TensorDesc> tensors;  // in the order of first use
   std::vector<OpNode> nodes;        // in the order they run
   std::string input = "tokens", positions = "positions", output = "logits";
-  std::string image_rows = "image_rows";  // of graphs that read images: [T, hidden]
+  std::string image_rows = "image_rows";  // of graphs that read images: [T, hidden or more]
 
   const TensorDesc* find(std::string_view name) const;
   const TensorDesc& at(std::string_view name) const;

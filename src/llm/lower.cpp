@@ -63,22 +63,41 @@ class Lowering {
       case OpType::embedding: return embedding(input(node, 0), input(node, 1));
       case OpType::insert:
         if (!inputs_.image_rows.defined()) return input(node, 0);
-        return elementwise("where",
-                           {unsqueeze(cast(inputs_.is_image, DType::boolean), 1), inputs_.image_rows, input(node, 0)});
+        return elementwise("where", {unsqueeze(cast(inputs_.is_image, DType::boolean), 1),
+                                     columns_of_images(0, input(node, 0).dim(1)), input(node, 0)});
+      case OpType::add_image:
+        if (!inputs_.image_rows.defined()) return input(node, 0);
+        return input(node, 0) + columns_of_images(node.integer("begin"), input(node, 0).dim(1));
       case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
       case OpType::rms_norm: return normed(node);
-      case OpType::layer_norm: return layer_norm(input(node, 0), input(node, 1), input(node, 2), node.real("eps"));
+      case OpType::layer_norm: {
+        Tensor weight = node.inputs.size() > 1 ? input(node, 1) : Tensor();
+        if (const double offset = node.real("weight_offset"); offset != 0) weight = weight + offset;
+        return layer_norm(input(node, 0), weight, node.inputs.size() > 2 ? input(node, 2) : Tensor(), node.real("eps"));
+      }
       case OpType::matmul:
         // The values of attention are a small product, and rounding to eight bits there costs the most: without it the
         // logits of SmolLM2 differ by 0.186 from f32, with it by 0.216. A GPU rounds to halves at most.
         return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(),
                        attended_values_.contains(node.output) && input(node, 0).device().kind == Device::Kind::cpu);
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
+      case OpType::group_columns: {
+        const Tensor x = input(node, 0);
+        const Extent groups = node.integer("groups"), count = node.integer("count");
+        const Tensor parts = reshape(x, {x.dim(0), groups, x.dim(1) / groups});
+        return reshape(narrow(parts, 2, node.integer("begin"), count), {x.dim(0), groups * count});
+      }
       case OpType::rope: return turned(node);
       case OpType::attention: return attended(node);
       case OpType::silu: return elementwise("silu", {input(node, 0)});
       case OpType::gelu: return elementwise("gelu", {input(node, 0)});
       case OpType::gelu_tanh: return elementwise("gelu_tanh", {input(node, 0)});
+      case OpType::relu2: {
+        const Tensor positive = elementwise("relu", {input(node, 0)});
+        return positive * positive;
+      }
+      case OpType::sigmoid: return elementwise("sigmoid", {input(node, 0)});
+      case OpType::mul_each:
       case OpType::mul: return input(node, 0) * input(node, 1);
       case OpType::add: return input(node, 0) + input(node, 1);
       case OpType::scale: return input(node, 0) * node.real("factor");
@@ -89,6 +108,10 @@ class Lowering {
       case OpType::state_space_scan: return scanned_by_heads(node);
     }
     throw InternalError(fmt::format("llm: no lowering of {}", name_of(node.op)));
+  }
+
+  Tensor columns_of_images(Extent begin, Extent count) const {
+    return count == inputs_.image_rows.dim(1) ? inputs_.image_rows : narrow(inputs_.image_rows, 1, begin, count);
   }
 
   Tensor normed(const OpNode& node) const {
@@ -103,13 +126,21 @@ class Lowering {
     return reshape(rms_norm(parts, one, node.real("eps")), x.shape()) * weight;
   }
 
+  /// The position of each token that turns its pairs, [T, 1], or [T, pairs] where pairs turn by several axes.
+  Tensor place() const {
+    const auto column = [](const Tensor& list) { return unsqueeze(cast(list, DType::f32), 1); };
+    const Tensor time = column(inputs_.positions);
+    if (!inputs_.height.defined()) return time;
+    const auto axis = [&](Extent i) { return narrow(context_.axes, 0, i, 1); };
+    return time * axis(0) + column(inputs_.height) * axis(1) + column(inputs_.width) * axis(2);
+  }
+
   /// Cosine or sine of each token's angles, [T, pairs], the same for every layer.
   const Tensor& angles(bool local, bool sine) {
     Tensor& table = angles_[local ? 1 : 0][sine ? 1 : 0];
     if (!table.defined()) {
-      const Tensor position = unsqueeze(cast(inputs_.positions, DType::f32), 1);
       const Tensor& sets = local ? context_.local_frequencies : context_.frequencies;
-      const Tensor angle = position * (inputs_.factors.defined() ? embedding(sets, inputs_.factors) : sets);
+      const Tensor angle = place() * (inputs_.factors.defined() ? embedding(sets, inputs_.factors) : sets);
       table = elementwise(sine ? "sin" : "cos", {angle});
       if (!local && context_.magnitude != 1) table = table * context_.magnitude;
     }
@@ -141,7 +172,9 @@ class Lowering {
 
   Tensor attended(const OpNode& node) {
     const Tensor q = input(node, 0);
-    const Extent heads = node.integer("heads"), window = node.integer("window"), ring = window > 0 ? context_.ring : 0;
+    const bool has_own = node.integer("window") > 0 && inputs_.window_first.defined();
+    const Extent heads = node.integer("heads"), window = has_own ? 0 : node.integer("window"),
+                 ring = window > 0 ? context_.ring : 0;
     const PassInputs::Places& places = ring > 0 ? inputs_.ring : inputs_.all;
     const auto cached = [&](std::size_t value, std::size_t cache) {
       Variable& variable = context_.caches.at(node.inputs[cache]);
@@ -158,9 +191,11 @@ class Lowering {
                                            node.real("soft_cap"),
                                            ring,
                                            context_.exact};
-    const Tensor y = graph::call(graph::cache_attention_row(),
-                                 {reshape(q, {q.dim(0), heads, width}), k, v, places.first, inputs_.length}, attributes,
-                                 Where::current());
+    const Tensor y =
+        graph::call(graph::cache_attention_row(),
+                    {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
+                     has_own ? inputs_.window_length : inputs_.length},
+                    attributes, Where::current());
     return reshape(y, q.shape());
   }
 
@@ -181,7 +216,9 @@ class Lowering {
       left = elementwise("where", {best, scalar_like(none, left), left});
     }
     const Tensor taken = chosen > zeros_like(chosen);
-    const Tensor weight = softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1);
+    const Tensor weight = node.integer("shares") != 0
+                              ? softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1)
+                              : softmax(scores, 1) * chosen;
     Tensor sum;
     for (Extent e = 0; e < experts; ++e) {
       const Tensor mine = select(weight, 1, e);

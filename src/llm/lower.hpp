@@ -28,8 +28,11 @@ struct PassInputs {
   Tensor factors;  // [T], rows of the frequencies; undefined: there is one
   Tensor rows;     // [R], tokens whose logits are wanted; undefined: of all T
   // Rows of images in place of tokens. Undefined: the pass has none.
-  Tensor is_image;                 // [T], 1 for those
-  Tensor image_rows;               // f32 [T, hidden]
+  Tensor is_image;       // [T], 1 for those
+  Tensor image_rows;     // f32 [T, hidden or more], zero for tokens
+  Tensor height, width;  // [T], with axes of positions: places in height and width; `positions` is that in time
+  // With images that see themselves whole: what layers with a window see instead, [T] first rows in the caches and lengths.
+  Tensor window_first, window_length;
   bool stops_before_head = false;  // gives the states of all tokens instead of logits
 };
 
@@ -42,6 +45,7 @@ struct LowerContext {
   bool exact = false;                     // products with packed weights take activations as f32
   Tensor frequencies, local_frequencies;  // [1 or more, dims / 2]
   double magnitude = 1;
+  Tensor axes;  // f32 [3, dims / 2], 1 for the pairs that turn by time, height, width; undefined: all turn by time
 };
 
 /// The logits [R, vocabulary], or the states [T, width]; the caches are assigned.

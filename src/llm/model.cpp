@@ -113,8 +113,13 @@ text::OrderedJson json_of(const Message& m, bool as_list) {
 }
 
 [[noreturn]] void refuse_images(const detail::Engine& engine) {
+  if (engine.config().lacks_image_settings)
+    throw UsageError(
+        fmt::format("{}: the folder has no preprocessor_config.json, which says how images are resized; download it "
+                    "beside the weights",
+                    engine.config().source));
   throw UsageError(
-      fmt::format("{}: the model reads no images; leave them out, or take a model of type llava, idefics3 or smolvlm",
+      fmt::format("{}: the model reads no images; leave them out, or take a model that sees (docs/vision.md)",
                   engine.config().source));
 }
 
@@ -159,7 +164,7 @@ Images seen(detail::Engine& engine, std::span<const Tensor> images) {
   for (const Tensor& image : images) {
     vision::PreparedImage prepared = reader->prepare(image);
     const Extent rows = reader->rows_of(prepared);
-    all.push_back(engine.images().put(std::move(prepared), rows, engine.config().hidden));
+    all.push_back(engine.images().put(std::move(prepared), rows, static_cast<Extent>(engine.row_width())));
   }
   return all;
 }
@@ -188,7 +193,7 @@ void check_places(std::size_t places, const Images& images, const detail::ImageR
 /// The ids of the images' rows in the place of their tokens.
 void put_rows(std::vector<TokenId>& tokens, const Images& images, const detail::ImageReader& reader) {
   auto place = tokens.begin();
-  const auto next_place = [&] { return std::find(place, tokens.end(), reader.marker_token()); };
+  const auto next_place = [&] { return std::find(place, tokens.end(), reader.row_token()); };
   for (const auto& image : images)
     for (Extent i = 0; i < image->count; ++i) {
       if ((place = next_place()) == tokens.end())
@@ -265,7 +270,7 @@ std::vector<float> Model::forward(std::span<const std::int32_t> tokens) const {
   engine_->grow(0, static_cast<Extent>(tokens.size()));
   Extent position = 0;
   while (!tokens.empty()) {
-    const auto part = tokens.first(std::min(tokens.size(), detail::Engine::kStepsMax));
+    const auto part = tokens.first(engine_->part_of(tokens, detail::Engine::kStepsMax));
     std::vector<detail::PositionedToken> batch;
     for (const std::int32_t token : part) batch.push_back({token, position++, 0});
     const std::vector<float> rows = engine_->all_logits(batch).to_vector<float>();

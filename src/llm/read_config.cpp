@@ -6,6 +6,7 @@
 
 #include "base/python_json.hpp"
 #include "llm/guess.hpp"
+#include "vision/preprocess.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -64,6 +65,11 @@ ModelConfig read_config(const io::TensorSource& source, const TensorNames& names
     config = is_described
                  ? config_from_json(read_python_json_file(file, kConfigLimits), file.string())
                  : config_from_json(guessed_config(names, hints), source.path().string() + " (from its tensors)");
+  }
+  if (config.reads_images && !vision::ImageProcessor::is_in(source.path())) {
+    config.reads_images = config.sees_images_whole = false;
+    config.image_layers = 0;
+    config.lacks_image_settings = true;
   }
   check_count(config, source);
   return config;

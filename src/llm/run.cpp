@@ -21,7 +21,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, int slot, const std::stop_token& cancel) {
   auto& held = engine.cached(slot);
   for (std::size_t at = 0; at + 1 < rest.size() && !cancel.stop_requested();) {
-    const auto part = rest.subspan(at, std::min(Engine::kStepsMax, rest.size() - 1 - at));
+    const auto left = rest.subspan(at, rest.size() - 1 - at),
+               part = left.first(engine.part_of(left, Engine::kStepsMax));
     engine.last_logits(positioned(part, place + static_cast<Extent>(at), slot));
     held.insert(held.end(), part.begin(), part.end());
     engine.keep_states(slot);

@@ -35,10 +35,11 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
 
 /// Tensors in files that are not weights of the text model: computed masks and frequencies, vision and audio parts.
 bool is_known_extra(std::string_view name, const ModelConfig& config) {
-  return ends_with_any(name, {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "rope_freqs.weight",
-                              "rope_factors_long.weight", "rope_factors_short.weight"}) ||
-         name.find("vision") != std::string_view::npos ||
-         name.find("multi_modal_projector") != std::string_view::npos ||
+  return ends_with_any(
+             name, {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias",
+                    "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
+         name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
+         name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
          name.find("connector.") != std::string_view::npos || (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 

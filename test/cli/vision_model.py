@@ -6,7 +6,7 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = {"clip": HERE.parent / "vision" / "cases" / "clip.json", "vit": HERE.parent / "vision" / "cases" / "vit.json",
-         **{name: HERE.parent / "llm" / "images" / f"{name}.json" for name in ("llava", "idefics3")}}
+         **{name: HERE.parent / "llm" / "images" / f"{name}.json" for name in ("llava", "idefics3", "qwen2-5-vl", "qwen3-vl", "gemma3-images", "mistral3")}}
 
 
 def philox(key, counter):

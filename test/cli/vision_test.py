@@ -26,11 +26,14 @@ def weft(*arguments, text=None):
                           errors="surrogateescape", timeout=300, env={**environment, "WEFT_THREADS": "1"})
 
 
+TALKING = ("llava", "idefics3", "qwen2-5-vl", "gemma3-images", "mistral3")
+
+
 class VisionTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-vision-"))
-        cls.cases = {name: put_vision_model(name, cls.folder / name) for name in ("llava", "idefics3", "clip")}
+        cls.cases = {name: put_vision_model(name, cls.folder / name) for name in (*TALKING, "clip")}
         cls.images = []
         for i, image in enumerate(cls.cases["llava"]["images"]):
             cls.images.append(cls.folder / f"{i}.png")
@@ -46,7 +49,7 @@ class VisionTest(unittest.TestCase):
         return text_of(case, next(c for c in case["chats"] if c["name"] == chat)["greedy"])
 
     def test_describe_says_what_transformers_says(self):
-        for name in ("llava", "idefics3"):
+        for name in TALKING:
             done = weft("describe", self.folder / name, self.images[0], "What is this?", *NEW)
             self.assertEqual((done.returncode, done.stderr), (OK, ""))
             self.assertEqual(done.stdout, self.said(name, "one") + "\n")

@@ -26,15 +26,17 @@ def image(url):
 
 
 class Images(unittest.TestCase):
+    model = "llava"
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         path = pathlib.Path(cls.folder.name)
-        cls.case = put_vision_model("llava", path / "llava")
+        cls.case = put_vision_model(cls.model, path / cls.model)
         cls.urls = [url_of(png_of(i)) for i in cls.case["images"]]
-        cls.server = subprocess.Popen([WEFT, "serve", path / "llava", "--port", "0", "--device", "cpu", "--quiet"],
+        cls.server = subprocess.Popen([WEFT, "serve", path / cls.model, "--port", "0", "--device", "cpu", "--quiet"],
                                       stderr=subprocess.PIPE, text=True)
-        while not (found := re.search(r"serving llava on http://127\.0\.0\.1:(\d+)/v1", cls.server.stderr.readline())):
+        while not (found := re.search(rf"serving {cls.model} on http://127\.0\.0\.1:(\d+)/v1", cls.server.stderr.readline())):
             assert cls.server.poll() is None
         cls.port = int(found[1])
 
@@ -93,6 +95,11 @@ class Images(unittest.TestCase):
         self.refused([image(self.urls[0])] * 33, "more than 32 images", "messages[0].content[32].image_url")
         self.refused([{"type": "input_audio"}], "this model reads text and image_url", "messages[0].content")
         self.assertEqual(self.ask([image(self.urls[0])] * 20)[0], 400)  # longer than the context
+
+
+class ImagesInTheirProportions(Images):
+    model = "qwen3-vl"
+    test_what_is_no_image_is_refused = None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the transformers library makes of tiny random vision models: make.py [--check].
+"""What the transformers library makes of tiny random vision models: make.py [--check] [NAME...].
 
 Writes a file a model: cases/*.json for models that embed or classify images, and ../llm/images/*.json for models that talk about
 them. Each has the model's files but the weights, which the tests make by name as `random_values` does, and what the library
@@ -16,6 +16,7 @@ import transformers
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import Gemma3ImageProcessorPil, PixtralImageProcessorPil, Qwen2VLImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
@@ -130,12 +131,12 @@ LANGUAGE = dict(vocab_size=256 + len(SPECIAL), hidden_size=32, intermediate_size
 NEW = 12
 
 
-def bytes_tokenizer():
+def bytes_tokenizer(special):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     return tokenizer
 
 
@@ -154,34 +155,40 @@ CHATS = {
 }
 
 
-def talking_case(model, processor, chats=CHATS):
+def talking_case(model, processor, chats=CHATS, template=CHAT, kinds_of_tokens=None, settings={}):
+    """`kinds_of_tokens`: the name under which the model is told which tokens are rows of images, where it must be told."""
     model, config, tensors = filled(model)
     images = [photo(31, 44, 5), photo(60, 40, 6)]
     out = []
     for name, messages in chats.items():
         count = sum(part == IMAGE for m in messages for part in m["content"])
-        prompt = processor.apply_chat_template(messages, add_generation_prompt=True, chat_template=CHAT, tokenize=False)
+        prompt = processor.apply_chat_template(messages, add_generation_prompt=True, chat_template=template, tokenize=False)
         given = {"images": [[Image.fromarray(i) for i in images[:count]]]} if count else {}
-        if count and type(processor).__name__ == "LlavaProcessor":
+        if count and type(processor).__name__ != "Idefics3Processor" and type(processor).__name__ != "SmolVLMProcessor":
             given = {"images": given["images"][0]}
-        inputs = processor(text=[prompt], return_tensors="pt", **given)
+        inputs = processor(text=[prompt], return_tensors="pt", **given, **(settings if count else {}))
         inputs = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
-        inputs.pop("token_type_ids", None)
-        inputs.pop("mm_token_type_ids", None)
+        for name_of_kinds in ("token_type_ids", "mm_token_type_ids"):
+            if name_of_kinds != kinds_of_tokens:
+                inputs.pop(name_of_kinds, None)
         with torch.no_grad():
             logits = model(**inputs).logits[0]
             greedy = model.generate(**inputs, max_new_tokens=NEW, do_sample=False)[0, inputs["input_ids"].shape[1]:]
         rows = [len(logits) // 2, len(logits) - 1]
         out.append({"name": name, "messages": messages, "images": count, "prompt": prompt,
                     "tokens": inputs["input_ids"][0].tolist(), "rows": rows, "logits": [numbers(logits[r]) for r in rows],
-                    "greedy": greedy.tolist()})
+                    "greedy": [t for t in greedy.tolist() if t != model.config.get_text_config().eos_token_id]})
+    row = next(config[key] for key in ("image_token_index", "image_token_id") if config.get(key) is not None)
     return {"config": config, "processor": saved(processor.image_processor, "preprocessor_config.json"),
-            "tokenizer": json.loads(processor.tokenizer.backend_tokenizer.to_str()), "chat_template": CHAT,
+            "tokenizer": json.loads(processor.tokenizer.backend_tokenizer.to_str()), "chat_template": template, "row_token": row,
             "tensors": tensors, "images": [image_json(i) for i in images], "chats": out}
 
 
-def fast_tokenizer():
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=bytes_tokenizer(), eos_token="<|end|>")
+def fast_tokenizer(special=SPECIAL, **tokens):
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=bytes_tokenizer(special), eos_token=special[0])
+    for name, token in tokens.items():
+        setattr(tokenizer, name, token)
+    return tokenizer
 
 
 def llava(processor=None, **changes):
@@ -203,6 +210,68 @@ def idefics3(kind, image_processor, processor, size=28, split=True):
     others = [transformers.SmolVLMVideoProcessor()] if kind == "SmolVLM" else []
     return talking_case(getattr(transformers, kind + "ForConditionalGeneration")(config),
                         processor(image_processor, fast_tokenizer(), *others, image_seq_len=4, chat_template=CHAT))
+
+
+QWEN_SPECIAL = ["<|end|>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<end_of_utterance>"]
+QWEN_CHAT = CHAT.replace("<image>", "<|vision_start|><|image_pad|><|vision_end|>")
+QWEN_LANGUAGE = {**LANGUAGE, "vocab_size": 256 + len(QWEN_SPECIAL)}
+
+
+def qwen(kind, vision, section, is_flat=False, interleaved=False, **language):
+    scaling = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": section}
+    if interleaved:
+        scaling["mrope_interleaved"] = True
+    config = getattr(transformers, kind + "Config")(
+        text_config={**QWEN_LANGUAGE, "rope_parameters": scaling, **language}, vision_config={"patch_size": 7, "depth": 3, "num_heads": 4, **vision},
+        image_token_id=257, video_token_id=258, vision_start_token_id=259, vision_end_token_id=260)
+    processor = getattr(transformers, kind + "Processor")(
+        Qwen2VLImageProcessorPil(size={"shortest_edge": 14 * 14 * 5, "longest_edge": 14 * 14 * 14}, patch_size=7, merge_size=2),
+        fast_tokenizer(QWEN_SPECIAL), transformers.Qwen2VLVideoProcessor() if kind != "Qwen3VL" else transformers.Qwen3VLVideoProcessor(),
+        chat_template=QWEN_CHAT)
+    case = talking_case(getattr(transformers, kind + "ForConditionalGeneration")(config), processor, template=QWEN_CHAT,
+                        kinds_of_tokens="mm_token_type_ids")
+    if is_flat:  # as the models are published: the keys of the language model beside the others, and other names of tensors
+        inner, config = case["config"].pop("text_config"), case["config"]
+        inner.pop("model_type")
+        inner["rope_theta"] = inner.pop("rope_parameters")["rope_theta"]
+        inner["rope_scaling"] = {"type": "mrope", "mrope_section": section}
+        config.update({key: value for key, value in inner.items() if key not in config})
+    return case
+
+
+GEMMA_SPECIAL = ["<|end|>", "<image_soft_token>", "<start_of_image>", "<end_of_image>", "<end_of_utterance>"]
+GEMMA_CHAT = CHAT.replace("<image>", "<start_of_image>")
+
+
+def gemma3(pan_and_scan=False, window=5):
+    language = {**LANGUAGE, "vocab_size": 256 + len(GEMMA_SPECIAL), "head_dim": 8, "sliding_window": window, "query_pre_attn_scalar": 12,
+                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rms_norm_eps": 1e-6}
+    config = transformers.Gemma3Config(text_config=language, vision_config={**VISION, "vision_use_head": False}, mm_tokens_per_image=4,
+                                       image_token_index=257, boi_token_index=258, eoi_token_index=259)
+    crops = dict(do_pan_and_scan=True, pan_and_scan_min_crop_size=14, pan_and_scan_max_num_crops=3,
+                 pan_and_scan_min_ratio_to_activate=1.2) if pan_and_scan else {}
+    tokenizer = fast_tokenizer(GEMMA_SPECIAL, boi_token="<start_of_image>", eoi_token="<end_of_image>", image_token="<image_soft_token>",
+                               boi_token_id=258, eoi_token_id=259, image_token_id=257)
+    processor = transformers.Gemma3Processor(Gemma3ImageProcessorPil(size={"height": 28, "width": 28}, **crops), tokenizer,
+                                             chat_template=GEMMA_CHAT, image_seq_length=4)
+    return talking_case(transformers.Gemma3ForConditionalGeneration(config), processor, template=GEMMA_CHAT, kinds_of_tokens="token_type_ids", settings=crops)
+
+
+PIXTRAL_SPECIAL = ["<|end|>", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "<end_of_utterance>"]
+PIXTRAL_CHAT = CHAT.replace("<image>", "[IMG]")
+
+
+def pixtral(kind):
+    merge = 2 if kind == "Mistral3" else 1
+    vision = transformers.PixtralVisionConfig(**{**VISION, "patch_size": 7, "image_size": 56})
+    language = {**LANGUAGE, "vocab_size": 256 + len(PIXTRAL_SPECIAL), "model_type": "mistral", "sliding_window": None, "head_dim": 8}
+    own = dict(spatial_merge_size=2) if merge == 2 else dict(vision_feature_select_strategy="full")
+    config = getattr(transformers, kind + "Config")(vision_config=vision, text_config=language, image_token_index=257,
+                                                    vision_feature_layer=-1, **own)
+    processor = transformers.PixtralProcessor(
+        PixtralImageProcessorPil(size={"longest_edge": 56 if merge == 2 else 42}, patch_size={"height": 7, "width": 7}),
+        fast_tokenizer(PIXTRAL_SPECIAL), patch_size=7, spatial_merge_size=merge, chat_template=PIXTRAL_CHAT)
+    return talking_case(getattr(transformers, kind + "ForConditionalGeneration")(config), processor, template=PIXTRAL_CHAT)
 
 
 def clip_config(**changes):
@@ -227,6 +296,17 @@ CASES = {
         "idefics3": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor),
         # Tiles of another size than the positions were trained for.
         "idefics3-spread": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor, size=42),
+        "qwen2-vl": lambda: qwen("Qwen2VL", dict(embed_dim=32, hidden_size=32, mlp_ratio=2), [1, 1, 2]),
+        "qwen2-5-vl": lambda: qwen("Qwen2_5_VL", dict(hidden_size=32, out_hidden_size=32, intermediate_size=44, window_size=28,
+                                                      fullatt_block_indexes=[1]), [2, 1, 1]),
+        "qwen2-5-vl-flat": lambda: qwen("Qwen2_5_VL", dict(hidden_size=48, out_hidden_size=32, intermediate_size=44, window_size=14,
+                                                           fullatt_block_indexes=[2]), [1, 2, 1], is_flat=True, tie_word_embeddings=True),
+        "qwen3-vl": lambda: qwen("Qwen3VL", dict(hidden_size=32, out_hidden_size=32, intermediate_size=44, num_position_embeddings=25,
+                                                 deepstack_visual_indexes=[0, 2]), [4, 2, 2], interleaved=True, head_dim=16),
+        "gemma3-images": gemma3,
+        "gemma3-crops": lambda: gemma3(True, 3),
+        "pixtral": lambda: pixtral("Llava"),
+        "mistral3": lambda: pixtral("Mistral3"),
         "smolvlm-whole": lambda: idefics3("SmolVLM", SmolVLMImageProcessorPil, transformers.SmolVLMProcessor, split=False),
     },
 }
@@ -248,8 +328,11 @@ def main(*arguments):
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     failures = 0
+    wanted = [a for a in arguments if not a.startswith("--")]
     for folder, cases in CASES.items():
         for name, make in cases.items():
+            if wanted and name not in wanted:
+                continue
             path, result = folder / f"{name}.json", make()
             if "--check" in arguments:
                 apart = difference(json.loads(path.read_text()), json.loads(json.dumps(result)))

@@ -1,4 +1,4 @@
-"""What the transformers library makes of tiny random models: make.py [FOLDER] [--check].
+"""What the transformers library makes of tiny random models: make.py [FOLDER] [--check] [--only=NAME...].
 
 Writes a file a model: its config as the library saves it, tokens, logits and the greedy continuation. transformers_test.cpp
 compares Weft with them. With --check the files are compared with what the library gives now, and stay as they are.
@@ -86,6 +86,45 @@ CASES = [
     ("granite-hybrid-rope", "GraniteMoeHybrid", {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_chunk_size": 8,
                                                  "layer_types": ["attention", "mamba", "mamba"], "shared_intermediate_size": 48,
                                                  "num_local_experts": 0, "num_experts_per_tok": 0, "position_embedding_type": "rope"}),
+    ("qwen3-moe", "Qwen3Moe", {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                               "norm_topk_prob": True}),
+    ("qwen3-moe-all", "Qwen3Moe", {"head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+                                   "norm_topk_prob": False, "tie_word_embeddings": True}),
+    ("qwen2-moe", "Qwen2Moe", {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                               "shared_expert_intermediate_size": 40}),
+    ("stablelm", "StableLm", {"use_qkv_bias": True, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}}),
+    ("stablelm-parallel", "StableLm", {"use_parallel_residual": True, "head_dim": 8}),
+    ("phi", "Phi", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    ("gpt-neox", "GPTNeoX", {"rotary_pct": 0.25}),
+    ("gpt-neox-serial", "GPTNeoX", {"rotary_pct": 0.5, "use_parallel_residual": False, "attention_bias": False}),
+    ("falcon", "Falcon", {"multi_query": True, "tie_word_embeddings": True, "bias": False}),
+    ("falcon-groups", "Falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True, "ffn_hidden_size": 48}),
+    ("falcon-one-norm", "Falcon", {"new_decoder_architecture": True, "num_kv_heads": 4, "num_ln_in_parallel_attn": 1}),
+    ("olmo", "Olmo", {}),
+    ("olmo2", "Olmo2", {}),
+    ("olmo3", "Olmo3", {"sliding_window": 6, "num_hidden_layers": 4}),
+    ("olmo3-yarn", "Olmo3", {"sliding_window": 6, "num_hidden_layers": 4, "rope_parameters": {
+        "full_attention": {**SCALED, "rope_type": "yarn", "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    ("cohere", "Cohere", {"tie_word_embeddings": True, "logit_scale": 0.25}),
+    ("cohere2", "Cohere2", {"tie_word_embeddings": True, "sliding_window": 6, "num_hidden_layers": 4, "logit_scale": 0.5}),
+    ("granite", "Granite", {"embedding_multiplier": 1.5, "attention_multiplier": 0.2, "residual_multiplier": 0.6,
+                            "logits_scaling": 2.0, "tie_word_embeddings": True}),
+    ("glm", "Glm", {"head_dim": 8, "attention_bias": True}),
+    ("glm4", "Glm4", {"head_dim": 16, "attention_bias": True}),
+    ("exaone4", "Exaone4", {"sliding_window": 6, "sliding_window_pattern": 4, "num_hidden_layers": 4}),
+    ("exaone4-whole", "Exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 3, "head_dim": 16, "tie_word_embeddings": True}),
+    ("starcoder2", "Starcoder2", {"tie_word_embeddings": True, "sliding_window": 6}),
+    ("ernie4_5", "Ernie4_5", {"head_dim": 16, "use_bias": True, "tie_word_embeddings": True}),
+    ("nemotron", "Nemotron", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    ("arcee", "Arcee", {}),
+    ("seed-oss", "SeedOss", {"head_dim": 16, "attention_bias": True}),
+    ("ministral", "Ministral", {"head_dim": 16, "sliding_window": 6,
+                                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
+    ("lfm2", "Lfm2", {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8, "tie_word_embeddings": True}),
+    ("lfm2-biases", "Lfm2", {"layer_types": ["full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False, "conv_bias": True,
+                             "conv_L_cache": 4}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
 ]
 
@@ -123,7 +162,7 @@ def result_of(name, kind, changes):
     of_attention = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
     # The library leaves the limits of steps out where it goes on from a state.
     goes_on = not changes.pop("reads_whole_texts", False)
-    foreign = {"GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
+    foreign = {"Falcon": ("num_key_value_heads", "intermediate_size"), "GPTNeoX": ("num_key_value_heads",), "GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
                "Mamba2": of_attention}.get(kind, ())
     settings = {**{key: value for key, value in BASE.items() if key not in foreign}, **changes}
     config = getattr(transformers, kind + "Config")(**settings)
@@ -159,12 +198,15 @@ def text_of(result):
 
 def main(*arguments):
     check = "--check" in arguments
-    folder = pathlib.Path(next((a for a in arguments if a != "--check"), pathlib.Path(__file__).parent))
+    folder = pathlib.Path(next((a for a in arguments if not a.startswith("--")), pathlib.Path(__file__).parent))
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     failures = 0
+    wanted = [a.removeprefix("--only=") for a in arguments if a.startswith("--only=")]
     for name, kind, changes in CASES:
+        if wanted and name not in wanted:
+            continue
         result, path = result_of(name, kind, changes), folder / f"{name}.json"
         if not check:
             path.write_text(text_of(result))
@@ -175,7 +217,7 @@ def main(*arguments):
         good = difference < 3e-6 and all(kept[key] == result[key] for key in ("tokens", "rows", "greedy", "tensors"))
         failures += not good
         print(f"{name}: {'the same' if good else 'DIFFERS'} (logits by {difference:.1e})")
-    print(f"{len(CASES) - failures} passed, {failures} failed")
+    print(f"{len(wanted or CASES) - failures} passed, {failures} failed")
     return 1 if failures else 0
 
 
