@@ -48,7 +48,7 @@ class ImageReader {
   std::uint64_t bytes_ = 0;
 };
 
-/// What a reader is made of. `width`: of a row, with all that a layer of the language model takes from it.
+/// What a reader is made of. `hidden`: width of the language model.
 struct ImageReaderInput {
   const std::filesystem::path& folder;
   const io::TensorSource& files;
