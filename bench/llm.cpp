@@ -1,7 +1,8 @@
 // Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
 // dispatches of a token. MODEL is a file, a folder, or the name of a shape with random weights: in f16 (qwen2-0.5b) or in blocks
 // (qwen2-0.5b:Q4_K).
-// Usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
+// Several devices, as in webgpu:0,webgpu:1, divide the layers.
+// Usage: bench_llm MODEL [device,device,...] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
 // With no new tokens it ends after the first prompt: what a process needs to its first token, in time and in memory.
 #include <fmt/format.h>
 
@@ -17,6 +18,7 @@
 #include "runtime/devices.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
+#include "weft/parallel.hpp"
 
 using namespace weft;
 using llm::detail::Engine;
@@ -42,15 +44,17 @@ Times times_of(int rounds, const auto& timed) {
 
 int run(int argc, char** argv) {
   if (argc < 2)
-    throw UsageError(fmt::format(
-        "usage: bench_llm MODEL [device] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the "
-        "prompt]\nMODEL: a file, a folder, or a shape with random weights, as NAME or NAME:TYPE: {}",
-        bench::random_model_names()));
-  const Device device = parse_device(argc > 2 ? argv[2] : "auto");
+    throw UsageError(
+        fmt::format("usage: bench_llm MODEL [device,device,...] [prompt tokens] [new tokens] [f32|f16|q8] [profile] "
+                    "[profile of the "
+                    "prompt]\nMODEL: a file, a folder, or a shape with random weights, as NAME or NAME:TYPE: {}",
+                    bench::random_model_names()));
+  const std::vector<Device> devices = parallel::parse_devices(argc > 2 ? argv[2] : "auto");
+  const Device device = devices[0];
   const auto prompt = static_cast<std::size_t>(argc > 3 ? std::atoi(argv[3]) : 512);
   const int count = argc > 4 ? std::atoi(argv[4]) : 128;
   const std::string cache = argc > 5 ? argv[5] : "f32";
-  llm::LoadOptions options{.device = device};
+  llm::LoadOptions options{.device = device, .devices = devices};
   options.cache = cache == "f16" ? CacheType::f16 : cache == "q8" ? CacheType::q8 : CacheType::f32;
   std::filesystem::path model = argv[1];
   if (bench::is_random_model(argv[1])) {
@@ -59,7 +63,7 @@ int run(int argc, char** argv) {
   }
   std::shared_ptr<Engine> engine;
   const double load = seconds_of([&] { engine = std::make_shared<Engine>(model, options); });
-  fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], device.to_string(), load);
+  fmt::print("{} on {}: loaded in {:.2f} s\n", argv[1], argc > 2 ? argv[2] : device.to_string(), load);
 
   std::vector<llm::detail::PositionedToken> steps;
   for (std::size_t i = 0; i < prompt; ++i)
@@ -95,7 +99,8 @@ int run(int argc, char** argv) {
   times = times_of(3, generated);
   fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
              times.best * 1e3 / count, count / times.best, count / times.median);
-  if (device.kind == Device::Kind::webgpu) {  // bench/compare_llama.py keeps those of the CPU, beside a peer
+  if (device.kind == Device::Kind::webgpu &&
+      devices.size() == 1) {  // bench/compare_llama.py keeps those of the CPU, beside a peer
     const std::string machine = runtime::backend_of(device).describe().hardware,
                       group = std::filesystem::path(argv[1]).filename().string();
     figures::keep({group, fmt::format("prefill of {} tokens", prompt), "tokens/s", prompt_rate, "", 0, machine});
@@ -111,7 +116,7 @@ int run(int argc, char** argv) {
   };
   const auto passes = [&] {
     for (int t = 0; t < count; ++t) pass();
-    synchronize(device);
+    for (const Device each : devices) synchronize(each);
   };
   times = times_of(3, [&] { return seconds_of(passes); });
   fmt::print("passes without waiting: {:.3f} ms a token\n", times.best * 1e3 / count);

@@ -39,12 +39,21 @@ struct ModelHints {
   Extent context = 0;             ///< positions that the model was trained with; 2048 by default
 };
 
+/// What one device has of a model: the layers [first_layer, first_layer + layers), with their weights and caches. The first part
+/// also has the table of tokens, the last one the head.
+struct ModelPart {
+  Device device;
+  Extent first_layer = 0, layers = 0;
+  std::uint64_t weight_bytes = 0, cache_bytes = 0;
+};
+
 /// A model that was loaded.
 struct ModelLoad {
   double seconds = 0;
   bool was_packed = false;  ///< its weights were mapped from the file that an earlier load has kept
-  Device device;
+  Device device;            ///< the first, of several
   std::uint64_t weight_bytes = 0, cache_bytes = 0;
+  std::vector<ModelPart> parts = {};  ///< one for each device
 };
 
 struct LoadOptions {
@@ -64,10 +73,19 @@ struct LoadOptions {
   /// Of models with states (Mamba): bytes for copies of states at earlier tokens, from which a prompt that differs from the last
   /// one goes on. 0: none; such a prompt is then read from its start.
   std::uint64_t state_memory = std::uint64_t{256} << 20;
-  /// Bytes that weights and cache may take together; 0: no such limit. UsageError if they do not suffice.
+  /// Bytes that weights and cache may take together; 0: no such limit. UsageError if they do not suffice. With several devices
+  /// each may take them. A CPU beside GPUs has no limit, and takes the layers for which they have no room.
   std::uint64_t device_memory = 0;
   std::string chat_template = {};  ///< its text, in place of the model's own
   Device device = default_device();
+  /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; states of tokens go
+  /// from one to the next through the host, 4 bytes an element. Empty: all of the model is on `device`.
+  std::vector<Device> devices = {};
+  /// The shares of the devices in the bytes of weights and caches, {3, 1} for three quarters and one. Empty: equal shares, but
+  /// see `device_memory`.
+  std::vector<double> split = {};
+  /// In place of shares: the number of layers of each device. The last number may be left out; that device takes the rest.
+  std::vector<Extent> layers = {};
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
   /// For a safetensors file, or a folder without config.json.
   ModelHints hints = {};
@@ -303,10 +321,11 @@ class Model {
   Prompt prompt(std::string_view text, std::span<const Tensor> images) const;
 
   Extent vocabulary() const;
-  Extent width() const;            ///< elements of the state of a token
-  Extent context() const;          ///< positions kept of each sequence
-  Extent trained_context() const;  ///< positions that the model was trained for
-  Device device() const;
+  Extent width() const;                  ///< elements of the state of a token
+  Extent context() const;                ///< positions kept of each sequence
+  Extent trained_context() const;        ///< positions that the model was trained for
+  Device device() const;                 ///< of several, the first
+  std::vector<ModelPart> parts() const;  ///< what each device has; one part for a model on one device
   bool has_template() const;
   bool reads_images() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.

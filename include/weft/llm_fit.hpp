@@ -21,6 +21,15 @@ struct MemoryNeed {
   std::uint64_t total() const { return weights + cache + states + passes; }
 };
 
+/// What a device has of a model that is divided over several.
+struct FitPart {
+  Device device;
+  Extent first_layer = 0, layers = 0;
+  MemoryNeed need;
+  std::optional<std::uint64_t> available;  ///< as that of the report
+  bool fits = true;
+};
+
 /// A change that makes a model smaller.
 struct FitChange {
   std::string change;       ///< "--cache q8"
@@ -36,18 +45,21 @@ struct LargestBuffer {
 };
 
 struct FitReport {
-  Device device;
-  Extent context = 0;  ///< positions of a sequence
+  Device device;               ///< the first, of several
+  std::vector<FitPart> parts;  ///< one for each device
+  Extent context = 0;          ///< positions of a sequence
   int sequences = 1;
   CacheType cache = CacheType::f32;
-  MemoryNeed need;
+  MemoryNeed need;  ///< of all devices together
   /// Bytes that the model may take: `device_memory` of the options, or else the free memory of the host for the CPU. A GPU does
-  /// not tell; nothing then.
+  /// not tell; nothing then. Of several devices the sum, if each is known; parts on the CPU share what the host has.
   std::optional<std::uint64_t> available;
-  LargestBuffer largest;
-  bool fits =
-      true;  ///< nothing that is known is too large: neither all of it, where `available` is known, nor the largest buffer
-  std::vector<FitChange> changes;  ///< where it does not fit: what would make it smaller, and whether that suffices
+  LargestBuffer largest;  ///< of all parts; one that its device does not take, if there is any
+  /// Nothing that is known is too large: neither all of it, where `available` is known, nor the largest buffer. Of several
+  /// devices, whether every part fits.
+  bool fits = true;
+  /// Of one device where it does not fit: what would make it smaller, and whether that suffices.
+  std::vector<FitChange> changes;
 
   /// A table for people.
   std::string to_string() const;

@@ -221,6 +221,14 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("has_template", &llm::Model::has_template)
       .def_prop_ro("reads_images", &llm::Model::reads_images)
       .def_prop_ro("device", &llm::Model::device)
+      .def_prop_ro("parts",
+                   [](const llm::Model& self) {
+                     nb::list parts;
+                     for (const llm::ModelPart& part : self.parts())
+                       parts.append(nb::make_tuple(part.device, part.first_layer, part.layers, part.weight_bytes,
+                                                   part.cache_bytes));
+                     return parts;
+                   })
       .def("describe", &llm::Model::describe, nb::arg("graph") = false);
   m.def(
       "_load_model",
@@ -237,11 +245,16 @@ void bind_models(nb::module_& m) {
         take(given, "chat_template", options.chat_template);
         take(given, "cache", cache);
         take(given, "device", device);
+        take(given, "split", options.split);
+        take(given, "layers", options.layers);
         options.cache = cache == "f16"   ? CacheType::f16
                         : cache == "q8"  ? CacheType::q8
                         : cache == "f32" ? CacheType::f32
                                          : throw UsageError("cache is f32, f16 or q8");
-        if (!device.is_none()) options.device = device_from(device.ptr());
+        if (nb::isinstance<nb::list>(device) || nb::isinstance<nb::tuple>(device))
+          for (const nb::handle each : device) options.devices.push_back(device_from(each.ptr()));
+        else if (!device.is_none())
+          options.device = device_from(device.ptr());
         if (!progress.is_none())
           options.progress = [call = Callable(progress)](std::uint64_t done, std::uint64_t total) {
             const nb::gil_scoped_acquire gil;

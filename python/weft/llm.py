@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal, NamedTuple, Union
 
 from . import _weft
 from ._types import ArrayLike, DeviceLike
 from ._weft import Tensor, Tokenizer
 from .io import Path
 
-__all__ = ["Generation", "Model", "Result", "Tokenizer", "load"]
+__all__ = ["Generation", "Model", "ModelPart", "Result", "Tokenizer", "load"]
 
 Message = Union[Mapping[str, Any], "tuple[str, str]"]
 
@@ -192,7 +192,13 @@ class Model:
 
     @property
     def device(self) -> _weft.device:
+        """Of several, the first."""
         return self._native.device
+
+    @property
+    def parts(self) -> list[ModelPart]:
+        """What each device has; one part for a model on one device."""
+        return [ModelPart(*part) for part in self._native.parts]
 
     @property
     def trained_context(self) -> int:
@@ -216,9 +222,20 @@ class Model:
         return str(self._native.describe()).rstrip()
 
 
+class ModelPart(NamedTuple):
+    """What one device has of a model: the layers from `first_layer` on, `layers` of them."""
+
+    device: _weft.device
+    first_layer: int
+    layers: int
+    weight_bytes: int
+    cache_bytes: int
+
+
 def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f32", "f16", "q8"] = "f32", exact: bool = False,
          whole_cache: bool = False, keep_packed: bool = True, device_memory: int = 0, chat_template: str = "",
-         device: DeviceLike | None = None, progress: Callable[[int, int], Any] | None = None) -> Model:
+         device: DeviceLike | Sequence[DeviceLike] | None = None, split: Sequence[float] = (), layers: Sequence[int] = (),
+         progress: Callable[[int, int], Any] | None = None) -> Model:
     """Loads a GGUF file, or a folder with config.json, tokenizer.json and safetensors.
 
     context        positions of each sequence; 0: as many as the model was trained for, or as fit
@@ -226,10 +243,14 @@ def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f3
     exact          products of weights in blocks use f32 activations: slower, but more exact
     whole_cache    layers with a window keep all positions too
     keep_packed    packed weights stay in the cache folder, and are mapped from there the next time
-    device_memory  bytes that weights and cache may take together; 0: no such limit
+    device_memory  bytes that weights and cache may take together (of several devices: on each GPU); 0: no such limit
     chat_template  its text, in place of the model's own
+    device         one, or several that divide the layers in this order: ["webgpu:0", "cpu"]
+    split          shares of several devices in the bytes: [3, 1]; by default equal
+    layers         in place of shares, layers of each device; the last may be left out, and that device takes the rest
     progress       progress(done, total) gets bytes of weights
     """
     options = {"context": context, "sequences": sequences, "cache": cache, "exact": exact, "whole_cache": whole_cache,
-               "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "device": device}
+               "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "device": device,
+               "split": list(split), "layers": list(layers)}
     return Model(_weft._load_model(path, options, progress))

@@ -38,6 +38,8 @@ struct InspectRequest {
   bool json = false, full = false, check = false, graph = false, validate = false, fit = false, guess = false;
   llm::ModelHints hints;
   std::string device = "auto", cache = "f32", device_memory;
+  std::vector<double> split;
+  std::vector<std::int64_t> layers;
   Extent context = 0;
   int sequences = 1;
 };
@@ -266,12 +268,12 @@ int print_guess(const InspectRequest& request) {
 int print_fit(const InspectRequest& request) {
   if (request.full || request.check || request.graph)
     throw UsageError("weft inspect: --fit can be combined with --json only");
-  const llm::FitReport report =
-      llm::fit(request.path, {.context = request.context,
-                              .sequences = request.sequences,
-                              .cache = parse_cache_type(request.cache),
-                              .device_memory = request.device_memory.empty() ? 0 : parse_bytes(request.device_memory),
-                              .device = parse_device(request.device)});
+  llm::LoadOptions load{.context = request.context,
+                        .sequences = request.sequences,
+                        .cache = parse_cache_type(request.cache),
+                        .device_memory = request.device_memory.empty() ? 0 : parse_bytes(request.device_memory)};
+  set_devices(load, request.device, request.split, request.layers);
+  const llm::FitReport report = llm::fit(request.path, load);
   if (!request.json) {
     put_foreign(report.to_string());
     return kOk;
@@ -292,7 +294,19 @@ int print_fit(const InspectRequest& request) {
                     {{"name", report.largest.name},
                      {"bytes", report.largest.bytes},
                      {"limit", report.largest.limit > 0 ? OrderedJson(report.largest.limit) : OrderedJson(nullptr)}}},
+                   {"parts", OrderedJson::array()},
                    {"changes", OrderedJson::array()}};
+  for (const llm::FitPart& each : report.parts)
+    json["parts"].push_back({{"device", each.device.to_string()},
+                             {"first_layer", each.first_layer},
+                             {"layers", each.layers},
+                             {"weights", each.need.weights},
+                             {"cache", each.need.cache},
+                             {"states", each.need.states},
+                             {"passes", each.need.passes},
+                             {"total", each.need.total()},
+                             {"available", each.available ? OrderedJson(*each.available) : OrderedJson(nullptr)},
+                             {"fits", each.fits}});
   for (const llm::FitChange& each : report.changes)
     json["changes"].push_back({{"change", each.change}, {"bytes", each.bytes}, {"fits", each.fits}});
   put_foreign(json_text(json, 2) + "\n");
@@ -377,7 +391,8 @@ void set_up_inspect(CLI::App& app, Action& action) {
       ->needs(guess);
   auto* fit = app.add_flag("--fit", r.fit,
                            "what a language model would take in memory, whether it fits, and what would make it fit");
-  app.add_option("--device", r.device, "with --fit: auto, cpu, webgpu or webgpu:INDEX")->needs(fit);
+  app.add_option("--device", r.device, std::string("with --fit: ") + kDevicesHelp)->needs(fit);
+  add_division_options(app, r.split, r.layers);
   app.add_option("--context", r.context, "with --fit: positions of a sequence; by default the model's own")->needs(fit);
   app.add_option("--sequences", r.sequences, "with --fit: sequences side by side")->needs(fit);
   app.add_option("--cache", r.cache, "with --fit: f32, f16 or q8")->needs(fit);

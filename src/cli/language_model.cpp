@@ -16,12 +16,14 @@
 #include "text/chat_template.hpp"
 #include "weft/error.hpp"
 #include "weft/llm_models.hpp"
+#include "weft/parallel.hpp"
 
 namespace weft::cli {
 
 void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) {
   app.add_option("model", o.path, what)->required();
-  app.add_option("--device", o.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
+  app.add_option("--device", o.device, kDevicesHelp)->capture_default_str();
+  add_division_options(app, o.split, o.layers);
   app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, as far as memory allows")
       ->capture_default_str();
   // Its twin is WEFT_CACHE_TYPE: WEFT_CACHE is the folder where the scripts keep what they fetch.
@@ -33,11 +35,33 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   app.add_option("--threads", o.threads, "CPU threads; 0: one for each core")->capture_default_str();
   app.add_option("--device-memory", o.device_memory,
                  "memory for weights and cache together, such as 6G or 500M; without --context, as many positions are "
-                 "kept as fit");
+                 "kept as fit. Of several devices: on each GPU; a CPU beside them takes the layers that do not fit");
   app.add_flag("--exact", o.exact, "keep activations in f32 in products with quantised weights");
   app.add_flag("--no-packed-file", o.no_packed_file,
                "pack weights for the CPU at each start, and keep no packed copy in the cache folder");
 }
+
+void add_division_options(CLI::App& app, std::vector<double>& split, std::vector<std::int64_t>& layers) {
+  app.add_option("--split", split,
+                 "shares of several devices in the bytes of weights and cache, as in 3,1; by default they are equal")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option(
+         "--layers", layers,
+         "number of layers of each device, as in 20,12; the last may be left out, and that device takes the rest")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+void set_devices(llm::LoadOptions& load, const std::string& devices, const std::vector<double>& split,
+                 const std::vector<std::int64_t>& layers) {
+  load.devices = parallel::parse_devices(devices);
+  load.device = load.devices[0];
+  load.split = split;
+  load.layers.assign(layers.begin(), layers.end());
+}
+
+Device first_device(const std::string& devices) { return parallel::parse_devices(devices)[0]; }
 
 void add_draw_options(CLI::App& app, DrawOptions& o) {
   llm::GenerateOptions& g = o.generate;
@@ -164,16 +188,17 @@ std::filesystem::path model_path(const std::filesystem::path& given) {
 
 llm::Model load_language_model(const ModelOptions& o, int sequences) {
   use_threads(o);
-  llm::LoadOptions load{.context = o.context,
-                        .sequences = sequences,
-                        .whole_cache = o.whole_cache,
-                        .exact = o.exact,
-                        .keep_packed = !o.no_packed_file,
-                        .device_memory = o.device_memory.empty() ? 0 : parse_bytes(o.device_memory),
-                        .chat_template = o.chat_template.empty()
-                                             ? std::string()
-                                             : read_text_file(o.chat_template, text::TemplateLimits().max_source_bytes),
-                        .device = parse_device(o.device)};
+  llm::LoadOptions load{
+      .context = o.context,
+      .sequences = sequences,
+      .whole_cache = o.whole_cache,
+      .exact = o.exact,
+      .keep_packed = !o.no_packed_file,
+      .device_memory = o.device_memory.empty() ? 0 : parse_bytes(o.device_memory),
+      .chat_template = o.chat_template.empty()
+                           ? std::string()
+                           : read_text_file(o.chat_template, text::TemplateLimits().max_source_bytes)};
+  set_devices(load, o.device, o.split, o.layers);
   load.cache = parse_cache_type(o.cache);
   Console console(stderr);
   if (console.is_terminal())

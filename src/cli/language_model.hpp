@@ -14,6 +14,8 @@ namespace weft::cli {
 struct ModelOptions {
   std::filesystem::path path;
   std::string device = "auto", cache = "f32";
+  std::vector<double> split;
+  std::vector<std::int64_t> layers;
   std::int64_t context = 0, threads = 0;
   std::string device_memory;
   std::filesystem::path chat_template;
@@ -45,6 +47,16 @@ std::uint64_t parse_bytes(const std::string& text);
 CacheType parse_cache_type(const std::string& name);
 /// The path itself if it exists; else the model of that name in the folders of `weft models list`, if there is one.
 std::filesystem::path model_path(const std::filesystem::path& given);
+/// --device, --split and --layers of `load` and `fit`. The help of a command that has them, and their values as load options.
+void add_division_options(CLI::App& app, std::vector<double>& split, std::vector<std::int64_t>& layers);
+inline constexpr const char* kDevicesHelp =
+    "auto, cpu, webgpu or webgpu:INDEX; several, as in webgpu:0,webgpu:1 or webgpu,cpu, divide the layers of a "
+    "language "
+    "model";
+void set_devices(llm::LoadOptions& load, const std::string& devices, const std::vector<double>& split,
+                 const std::vector<std::int64_t>& layers);
+/// The device of models that are not divided: the first of --device.
+Device first_device(const std::string& devices);
 /// Loads it by these options, with a line of progress on a terminal.
 llm::Model load_language_model(const ModelOptions& options, int sequences = 1);
 

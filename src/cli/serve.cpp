@@ -102,7 +102,7 @@ int serve_model(OpenAiRequest request) {
     names.push_back(options.model_name);
   }
   use_threads(request.model);
-  const speech::LoadOptions load{.device = parse_device(request.model.device)};
+  const speech::LoadOptions load{.device = first_device(request.model.device)};
   if (options.has_voice) {
     tell_loading(request.voice);
     server->set_voice(speech::load_voice(request.voice, load), names.emplace_back(name_of_model(request.voice)));

@@ -112,7 +112,7 @@ struct BatchState {
         const auto rest = std::span<const TokenId>(s->tokens).subspan(held.size());
         const auto part = rest.first(engine->part_of(rest.first(rest.size() - 1), Engine::kStepsMax));
         if (!part.empty()) {
-          engine->last_logits(positioned(part, static_cast<Extent>(held.size()), s->slot));
+          engine->read(positioned(part, static_cast<Extent>(held.size()), s->slot));
           held.insert(held.end(), part.begin(), part.end());
           engine->keep_states(s->slot);
         }

@@ -101,7 +101,7 @@ std::string GraphBuilder::node(std::string_view id, OpType op, std::vector<std::
                                std::map<std::string, Attribute> attributes) {
   const std::string name = layer_ < 0 ? std::string(id) : fmt::format("layer{}_{}", layer_, id);
   graph_.tensors.push_back({name, std::move(shape)});
-  graph_.nodes.push_back({name, op, std::move(inputs), name, std::move(attributes)});
+  graph_.nodes.push_back({name, op, std::move(inputs), name, std::move(attributes), layer_});
   return name;
 }
 

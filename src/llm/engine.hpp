@@ -1,4 +1,4 @@
-// A model on its device: weights, caches, and passes over tokens of one sequence or of many.
+// A model on its devices: what its caches hold, and passes over tokens of one sequence or of many.
 #pragma once
 
 #include <array>
@@ -14,11 +14,9 @@
 #include "llm/families.hpp"
 #include "llm/image_reader.hpp"
 #include "llm/image_rows.hpp"
-#include "llm/lower.hpp"
 #include "llm/model_text.hpp"
+#include "llm/pipeline.hpp"
 #include "llm/state_checkpoints.hpp"
-#include "llm/weights.hpp"
-#include "runtime/devices.hpp"
 #include "weft/compile.hpp"
 #include "weft/llm.hpp"
 
@@ -83,24 +81,29 @@ class Engine {
   /// The graph, the plans and the sizes of a model, without its weights and its text: nothing can be run.
   struct Planned {};
   Engine(const io::TensorSource& source, const LoadOptions& options, Planned);
-  /// Scratch and results of a pass over one token and of the longest pass over a prompt, as compiled for the device.
-  std::uint64_t planned_pass_bytes();
+  /// Scratch and results of a pass over one token and of the longest pass over a prompt, as compiled for the stage's device.
+  std::uint64_t planned_pass_bytes(std::size_t stage);
   /// Scratch of all passes that were compiled so far.
   std::uint64_t scratch_bytes() const;
-  /// Rows of a sequence in a cache or a state, of this many positions.
-  Extent rows_of(const TensorDesc& tensor, Extent context) const;
 
   const ModelConfig& config() const { return graph_.config; }
   const ModelGraph& graph() const { return graph_; }
   const ModelText& text() const { return *text_; }
-  Extent context() const { return context_; }
-  int slots() const { return slots_; }
-  Device device() const { return device_; }
-  std::uint64_t weight_bytes() const { return weights_.bytes; }
-  const Weights& weights() const { return weights_; }
-  /// The file that weights were mapped from; empty where they were packed.
-  const std::filesystem::path& packed_file() const { return weights_.packed_file; }
+  Extent context() const { return settings_.context; }
+  int slots() const { return settings_.slots; }
+  const StageSettings& settings() const { return settings_; }
+  /// The parts of the model, in the order of its layers; one for each device.
+  const Pipeline::Stages& stages() const { return stages_; }
+  /// Where tokens go in; and where logits come out, and are drawn from.
+  Device device() const { return stages_.front()->device(); }
+  Device output_device() const { return stages_.back()->device(); }
+  std::uint64_t weight_bytes() const;
+  /// Of a stage, images included.
+  std::uint64_t weight_bytes(std::size_t stage) const;
+  /// The file that weights were mapped from, one of them if stages have several; empty where they were packed.
+  const std::filesystem::path& packed_file() const;
   std::uint64_t cache_bytes() const;
+  std::vector<ModelPart> parts() const;
   /// What users should know of how the weights were read.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -108,6 +111,10 @@ class Engine {
   /// the cache. Gives the logits of the last token, [1, V], or of every token of a single pass, [T, V] with T at least their
   /// number.
   Tensor last_logits(std::span<const PositionedToken> batch);
+  /// The same without logits: it fills the cache. Stages behind the first one may do their part later, while the first one works
+  /// on what comes next; `finish_reading` gives them all of it.
+  void read(std::span<const PositionedToken> batch);
+  void finish_reading();
   Tensor all_logits(std::span<const PositionedToken> batch);
   /// What the head reads of every token of a single pass, [T, width] with T at least their number.
   Tensor states(std::span<const PositionedToken> batch);
@@ -122,12 +129,13 @@ class Engine {
   /// The same in two parts, between which the device works on.
   Drawing start_draw(const Tensor& logits, std::span<const DrawRequest> requests);
   std::vector<Draw> finish(Drawing drawing, std::size_t count) const;
-  /// Whether the device works while the host does something else.
-  bool runs_beside_host() const { return runtime::backend_of(device_).describe().runs_beside_host; }
+  /// Whether one device works while the host does something else, so that a drawn token need not come to the host before the
+  /// next pass.
+  bool runs_beside_host() const { return stages_.size() == 1 && stages_[0]->runs_beside_host(); }
 
   /// Whether layers keep a state of all steps. It cannot be cut back to an earlier step, so wrong guesses cannot be taken back,
   /// and a prompt that differs from what the state has seen goes on from a checkpoint.
-  bool has_states() const { return has_states_; }
+  bool has_states() const { return settings_.has_states; }
   /// Copies the states of a sequence, which have seen the tokens that the cache holds. Nothing without states.
   void keep_states(int slot);
   /// The same where the last copy is kStateInterval tokens or more back.
@@ -161,13 +169,6 @@ class Engine {
   bool shows_lists() const { return shows_lists_; }
 
  private:
-  enum class LogitsOf : std::uint8_t {
-    last,
-    every,
-    drawn,
-    none
-  };  // whose logits; of `drawn`, the tokens come as a Drawing has them; `none`: the states before the head
-
   struct Cached {
     std::vector<text::TokenId> tokens;
     Extent written = 0;    // positions from 0 on that rows were written for, some perhaps beyond the tokens
@@ -181,14 +182,10 @@ class Engine {
 
   /// Sets the graph and what the options say of it.
   void read_graph(const TensorNames& names, const LoadOptions& options);
+  /// Divides the graph over the devices.
+  void make_stages(const TensorNames& names, const LoadOptions& options);
   void make_positions(const LoadOptions& options);
-  /// `is_planned`: the caches have no memory.
-  void make_caches(bool is_planned);
   void check_rows() const;
-  /// Lists of numbers that a pass takes, one number a token each.
-  std::size_t lists_of_numbers() const {
-    return (ring_ > 0 ? 6u : 4u) + (has_states_ ? 3u : 0u) + (short_positions_ ? 1u : 0u);
-  }
   /// Sets how many positions are kept, once the weights are there.
   void choose_context(const LoadOptions& options);
   /// Whether rings hold all that a token at this position sees before it.
@@ -196,20 +193,19 @@ class Engine {
   /// Sets the states of a sequence to the last checkpoint of the prompt: of more than `more_than` tokens, and with attention of at
   /// most `same`. Gives its number of tokens; 0 if there is none.
   std::size_t restore_states(int slot, std::span<const text::TokenId> prompt, std::size_t same, std::size_t more_than);
+  /// The numbers of a pass; notes what it writes.
+  PassNumbers numbers_of(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted);
   Tensor pass(std::span<const PositionedToken> batch, std::size_t size, LogitsOf wanted, const Tensor& drawn = {},
               std::string* profile = nullptr);
   Tensor whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted);
-  /// What a pass is compiled for.
-  struct PassKind {
-    std::size_t size;
-    LogitsOf wanted;
-    bool has_images;
-    bool is_one_sequence;  // of models with states; else false
-    auto operator<=>(const PassKind&) const = default;
-  };
-  Compiled& compiled(const PassKind& kind);
-  /// Lists of numbers more that a pass with rows of images takes.
-  std::size_t lists_of_images() const { return 1u + (axes_.defined() ? 2u : 0u) + (sees_images_whole() ? 2u : 0u); }
+  /// Runs what sends passes to the stages. After an error, some stages lack rows that others have, so the caches count as empty.
+  template <class Work>
+  auto guarded(const Work& work);
+  void read_pass(std::span<const PositionedToken> part, std::size_t size);
+  /// Cuts a batch into passes: calls `run` with the tokens and the size of each, and whether it is the last.
+  template <class Work>
+  void in_passes(std::span<const PositionedToken> batch, const Work& run) const;
+  bool has_axes() const { return !settings_.axes.empty(); }
   bool sees_images_whole() const { return graph_.config.sees_images_whole; }
   /// Places in time, height and width that turn a token, in the order in which the tokens of a sequence come.
   std::array<Extent, 3> places_of(const PositionedToken& token);
@@ -220,34 +216,21 @@ class Engine {
   void copy_image_row(text::TokenId id, std::span<float> out);
 
   ModelGraph graph_;
-  Weights weights_;
+  Pipeline::Stages stages_;
+  Pipeline pipeline_{stages_};
   std::vector<std::string> notes_;
   std::optional<ModelText> text_;
   std::unique_ptr<ImageReader> image_reader_;
   ImageStore images_;
   bool shows_lists_ = false;
-  Device device_;
-  Extent context_ = 0;
-  Extent ring_ = 0;  // rows of a sequence in caches of layers with a window; 0: as many as in all others
-  int slots_ = 1;
-  CacheType cache_type_ = CacheType::f32;
-  bool exact_ = false;
-  std::map<std::string, Variable> caches_;
+  StageSettings settings_;
   std::vector<Cached> cached_;
-  Tensor axes_;                             // as in LowerContext
-  Tensor frequencies_, local_frequencies_;  // of the short factors, and of the long ones where sequences may need them
-  std::optional<Extent> short_positions_;   // of a sequence that turns by short factors, where both kinds are needed
-  double magnitude_ = 1;
-  bool has_states_ = false, has_keys_ = false;
+  std::optional<Extent> short_positions_;  // of a sequence that turns by short factors, where both kinds are needed
   static constexpr std::size_t kStateInterval = 256;  // tokens
-  /// The names of the states, in the order of checkpoints.
-  std::vector<std::string> state_names_;
   std::optional<StateCheckpoints> checkpoints_;
-  std::optional<Compiled> save_states_, restore_states_;
-  std::map<PassKind, Compiled> passes_;
   std::optional<Compiled> sampler_, masked_sampler_;
   std::optional<Constraints> constraints_;
-  Uploaded<float> settings_, bias_;
+  Uploaded<float> settings_of_draws_, bias_;
   Uploaded<std::int32_t> history_, bias_tokens_;
 };
 

@@ -21,7 +21,7 @@ void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
 }
 
 std::array<Extent, 3> Engine::places_of(const PositionedToken& token) {
-  if (!axes_.defined()) return {token.position, token.position, token.position};
+  if (!has_axes()) return {token.position, token.position, token.position};
   std::vector<Cached::Shift>& shifts = cached_[static_cast<std::size_t>(token.slot)].shifts;
   while (!shifts.empty() && shifts.back().from > token.position) shifts.pop_back();
   const Extent place = token.position + (shifts.empty() ? 0 : shifts.back().by);

@@ -9,6 +9,7 @@
 #include "graph/cache.hpp"
 #include "io/quantised_folder.hpp"
 #include "llm/engine.hpp"
+#include "llm/placement.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -16,16 +17,19 @@ namespace {
 
 constexpr Extent kContextStep = 256;  // of contexts that are proposed
 
-/// Bytes of the cache for these positions.
-std::uint64_t cache_bytes_of(const detail::Engine& engine, CacheType type, Extent context) {
+/// Bytes of a part's cache for these positions.
+std::uint64_t cache_bytes_of(const detail::Engine& engine, const ModelGraph& part, CacheType type, Extent context) {
   std::uint64_t bytes = 0;
-  for (const TensorDesc& tensor : engine.graph().tensors) {
+  for (const TensorDesc& tensor : part.tensors) {
     if (tensor.storage != TensorStorage::kv_cache) continue;
     const auto elements = static_cast<std::uint64_t>(graph::row_elements(type, tensor.shape[1].value));
     bytes += elements * size_bytes(graph::dtype_of_cache(type)) *
-             static_cast<std::uint64_t>(engine.rows_of(tensor, context) * engine.slots());
+             static_cast<std::uint64_t>(engine.settings().rows_of(tensor, context) * engine.slots());
   }
   return bytes;
+}
+std::uint64_t cache_bytes_of(const detail::Engine& engine, CacheType type, Extent context) {
+  return cache_bytes_of(engine, engine.graph(), type, context);
 }
 
 bool can_hold(const detail::Engine& engine, CacheType type) {
@@ -51,26 +55,26 @@ std::uint64_t weights_in(const detail::Engine& engine, const TensorNames& names,
   return bytes;
 }
 
-LargestBuffer largest_of(const detail::Engine& engine, CacheType type) {
+LargestBuffer largest_of(const detail::Engine& engine, const detail::Stage& stage, CacheType type) {
   LargestBuffer largest;
   const auto add = [&](const std::string& name, std::uint64_t bytes) {
     if (bytes > largest.bytes) largest = {name, bytes};
   };
-  for (const auto& [name, weight] : engine.weights().weights)
+  for (const auto& [name, weight] : stage.weights().weights)
     for (const Tensor& each : weight)
       add(name, is_packed_matrix(each) ? packed_size(each)
                                        : static_cast<std::uint64_t>(each.numel()) * size_bytes(each.dtype()));
-  for (const TensorDesc& tensor : engine.graph().tensors) {
+  for (const TensorDesc& tensor : stage.graph().tensors) {
     const auto rows = static_cast<std::uint64_t>(engine.slots());
     if (tensor.storage == TensorStorage::state)
       add(tensor.name, static_cast<std::uint64_t>(tensor.shape[1].value) * rows * sizeof(float));
     if (tensor.storage == TensorStorage::kv_cache)
       add(tensor.name, static_cast<std::uint64_t>(graph::row_elements(type, tensor.shape[1].value)) *
                            size_bytes(graph::dtype_of_cache(type)) * rows *
-                           static_cast<std::uint64_t>(engine.rows_of(tensor, engine.context())));
+                           static_cast<std::uint64_t>(engine.settings().rows_of(tensor, engine.context())));
   }
-  if (engine.device().kind == Device::Kind::webgpu) {
-    const auto& description = runtime::backend_of(engine.device()).describe();
+  if (stage.device().kind == Device::Kind::webgpu) {
+    const auto& description = runtime::backend_of(stage.device()).describe();
     largest.limit = std::min(description.buffer_bytes_max, description.binding_bytes_max);
   }
   return largest;
@@ -118,21 +122,38 @@ std::vector<FitChange> changes_of(const FitReport& report, const detail::Engine&
 FitReport fit(const std::filesystem::path& path, const LoadOptions& options) {
   const io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
   const TensorNames names(source);
-  const std::uint64_t available = options.device_memory > 0 ? options.device_memory : free_memory();
   detail::Engine engine(source, options, detail::Engine::Planned());
   FitReport report{
       .device = engine.device(), .context = engine.context(), .sequences = engine.slots(), .cache = options.cache};
-  report.need.weights = engine.weight_bytes();
-  report.need.cache = cache_bytes_of(engine, options.cache, engine.context());
-  for (const TensorDesc& tensor : engine.graph().tensors)
-    if (tensor.storage == TensorStorage::state)
-      report.need.states += static_cast<std::uint64_t>(tensor.shape[1].value * engine.slots()) * sizeof(float);
-  report.need.passes = engine.planned_pass_bytes();
-  if (options.device_memory > 0 || engine.device().kind == Device::Kind::cpu) report.available = available;
-  report.largest = largest_of(engine, options.cache);
-  const bool is_too_large = report.largest.limit > 0 && report.largest.bytes > report.largest.limit;
-  report.fits = !is_too_large && (!report.available || report.need.total() <= *report.available);
-  if (report.available && report.need.total() > *report.available)
+  const auto is_on_host = [](const auto& stage) { return stage->device().kind == Device::Kind::cpu; };
+  const auto on_host =
+      static_cast<std::uint64_t>(std::count_if(engine.stages().begin(), engine.stages().end(), is_on_host));
+  for (std::size_t i = 0; i < engine.stages().size(); ++i) {
+    const detail::Stage& stage = *engine.stages()[i];
+    FitPart part{.device = stage.device(), .first_layer = stage.first_layer(), .layers = stage.layer_count()};
+    part.need = {.weights = engine.weight_bytes(i),
+                 .cache = cache_bytes_of(engine, stage.graph(), options.cache, engine.context()),
+                 .states = stage.state_bytes(engine.slots()),
+                 .passes = engine.planned_pass_bytes(i)};
+    if (const std::uint64_t limit = memory_limit(options, part.device); limit > 0)
+      part.available = limit;
+    else if (is_on_host(engine.stages()[i]))
+      part.available = free_memory() / on_host;
+    const LargestBuffer largest = largest_of(engine, stage, options.cache);
+    const bool is_too_large = largest.limit > 0 && largest.bytes > largest.limit;
+    if (is_too_large || (report.fits && largest.bytes > report.largest.bytes)) report.largest = largest;
+    part.fits = !is_too_large && (!part.available || part.need.total() <= *part.available);
+    report.need.weights += part.need.weights;
+    report.need.cache += part.need.cache;
+    report.need.states += part.need.states;
+    report.need.passes += part.need.passes;
+    report.fits = report.fits && part.fits;
+    report.available = i == 0                               ? part.available
+                       : report.available && part.available ? std::optional(*report.available + *part.available)
+                                                            : std::nullopt;
+    report.parts.push_back(std::move(part));
+  }
+  if (report.parts.size() == 1 && report.available && report.need.total() > *report.available)
     report.changes = changes_of(report, engine, names, *report.available);
   return report;
 }
@@ -150,7 +171,21 @@ std::string FitReport::to_string() const {
                     sequences == 1 ? "" : "s", graph::name_of(cache)));
   if (need.states > 0) row("states", need.states, fmt::format("{} sequence{}", sequences, sequences == 1 ? "" : "s"));
   row("passes", need.passes, "activations and scratch, as planned");
-  row("all", need.total(), device.to_string());
+  std::string devices;
+  for (const FitPart& part : parts) devices += (devices.empty() ? "" : ", ") + part.device.to_string();
+  row("all", need.total(), devices);
+  if (parts.size() > 1) {
+    for (const FitPart& part : parts) {
+      row(fmt::format("layers {}-{}", part.first_layer, part.first_layer + part.layers - 1), part.need.total(),
+          fmt::format("{}: {:.1f} weights, {:.1f} cache and states, {:.1f} passes", part.device.to_string(),
+                      static_cast<double>(part.need.weights) / 1e6,
+                      static_cast<double>(part.need.cache + part.need.states) / 1e6,
+                      static_cast<double>(part.need.passes) / 1e6));
+      if (part.available) row("available", *part.available, part.fits ? "the part fits" : "the part does not fit");
+    }
+    if (!fits) return text + "the model does not fit: change --split, --layers or --context, or add a device\n";
+    return text;
+  }
   if (largest.limit > 0)
     row("largest", largest.bytes,
         fmt::format("{}; the device takes {:.1f} MB in one buffer{}", largest.name,

@@ -93,6 +93,7 @@ struct OpNode {
   std::vector<std::string> inputs;
   std::string output;
   std::map<std::string, Attribute> attributes = {};
+  Extent layer = -1;  // that it is part of; -1: it runs before the first layer, or behind the last
 
   Extent integer(const std::string& name, Extent fallback = 0) const;
   double real(const std::string& name, double fallback = 0) const;
@@ -101,10 +102,10 @@ struct OpNode {
 struct ModelGraph {
   std::string family;
   ModelConfig config;
-  std::vector<TensorDesc> tensors;  // in the order of first use
-  std::vector<OpNode> nodes;        // in the order they run
-  std::string input = "tokens", positions = "positions", output = "logits";
-  std::string image_rows = "image_rows";  // of graphs that read images: [T, hidden or more]
+  std::vector<TensorDesc> tensors;                                           // in the order of first use
+  std::vector<OpNode> nodes;                                                 // in the order they run
+  std::string input = "tokens", positions = "positions", output = "logits";  // of a part: states [T, hidden]
+  std::string image_rows = "image_rows";                                     // of graphs that read images: [T, hidden or more]
 
   const TensorDesc* find(std::string_view name) const;
   const TensorDesc& at(std::string_view name) const;

@@ -232,7 +232,7 @@ class Lowering {
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.
 
-  Extent batch() const { return inputs_.states.is_one_sequence ? 1 : inputs_.tokens.dim(0); }
+  Extent batch() const { return inputs_.states.is_one_sequence ? 1 : inputs_.positions.dim(0); }
   Tensor by_sequence(const Tensor& x, const Shape& rest) const {
     Shape shape{batch(), x.dim(0) / batch()};
     for (const Extent extent : rest) shape.push_back(extent);

@@ -11,7 +11,7 @@ namespace weft::llm {
 
 /// What a pass is given, all i32 on the device. Rows of padding have a place of -1 and length 0.
 struct PassInputs {
-  Tensor tokens;     // [T]
+  Tensor tokens;     // [T]; in a graph that begins behind other layers, their states, f32 [T, hidden]
   Tensor positions;  // [T], in their sequences
   Tensor length;     // [T], positions that they see
   struct Places {

@@ -28,8 +28,8 @@ Model load(const std::filesystem::path& path, const LoadOptions& options) {
     auto engine = std::make_shared<detail::Engine>(path, options);
     if (options.on_load)
       options.on_load({std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-                       !engine->packed_file().empty(), engine->device(), engine->weight_bytes(),
-                       engine->cache_bytes()});
+                       !engine->packed_file().empty(), engine->device(), engine->weight_bytes(), engine->cache_bytes(),
+                       engine->parts()});
     return Model(std::move(engine));
   } catch (Error& error) {
     error.add_context("loading the model " + path.string());
@@ -373,9 +373,16 @@ Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
 Extent Model::trained_context() const { return engine_->config().context; }
 Device Model::device() const { return engine_->device(); }
+std::vector<ModelPart> Model::parts() const { return engine_->parts(); }
 bool Model::has_template() const { return engine_->text().chat.has_value(); }
 
 namespace {
+
+std::string devices_text(const detail::Engine& engine) {
+  std::string text;
+  for (const auto& stage : engine.stages()) text += (text.empty() ? "" : ", ") + stage->device().to_string();
+  return text;
+}
 
 // A name of a file as part of a line.
 std::string quoted_in(std::string_view name) {
@@ -392,7 +399,12 @@ std::string Model::describe(bool graph) const {
       "of weights and {:.1f} MB of cache on {}",
       quoted_in(c.architecture), c.name.empty() ? "" : " ", quoted_in(c.name), c.layers, c.hidden, c.heads, c.kv_heads,
       c.head_dim, c.vocabulary, engine_->context(), c.context, static_cast<double>(engine_->weight_bytes()) / 1e6,
-      static_cast<double>(engine_->cache_bytes()) / 1e6, engine_->device().to_string());
+      static_cast<double>(engine_->cache_bytes()) / 1e6, devices_text(*engine_));
+  if (const std::vector<ModelPart> parts = engine_->parts(); parts.size() > 1)
+    for (const ModelPart& part : parts)
+      s += fmt::format("\nlayers {} to {} on {}: {:.1f} MB of weights and {:.1f} MB of cache", part.first_layer,
+                       part.first_layer + part.layers - 1, part.device.to_string(),
+                       static_cast<double>(part.weight_bytes) / 1e6, static_cast<double>(part.cache_bytes) / 1e6);
   if (!engine_->packed_file().empty()) s += "; packed weights from " + engine_->packed_file().string();
   for (const std::string& note : engine_->notes()) s += "\nnote: " + note;
   if (graph) s += "\n" + engine_->graph().to_string();

@@ -23,11 +23,12 @@ void read_prompt(Engine& engine, std::span<const TokenId> rest, Extent place, in
   for (std::size_t at = 0; at + 1 < rest.size() && !cancel.stop_requested();) {
     const auto left = rest.subspan(at, rest.size() - 1 - at),
                part = left.first(engine.part_of(left, Engine::kStepsMax));
-    engine.last_logits(positioned(part, place + static_cast<Extent>(at), slot));
+    engine.read(positioned(part, place + static_cast<Extent>(at), slot));
     held.insert(held.end(), part.begin(), part.end());
     engine.keep_states(slot);
     at += part.size();
   }
+  engine.finish_reading();
 }
 
 }  // namespace

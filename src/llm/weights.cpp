@@ -185,22 +185,33 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
                               graph.config.architecture, problems));
 }
 
+std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names) {
+  std::uint64_t bytes = 0;
+  for (const TensorDesc& tensor : graph.tensors)
+    for (const std::string& key : tensor.keys) bytes += names.find(key)->size_bytes();
+  return bytes;
+}
+
+std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  if (!packs(tensor, names, device)) return static_cast<std::uint64_t>(shape_of(tensor).numel()) * sizeof(float);
+  std::uint64_t bytes = 0;
+  for (const Matrix& m : matrices_of(tensor, names))
+    bytes += weight_packing(device)->packed_bytes(*m.source->type, m.n, m.k);
+  return bytes;
+}
+
 Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Device device) {
   Weights weights;
   for (const TensorDesc& tensor : graph.tensors) {
     if (tensor.keys.empty()) continue;
     Weight weight;
     if (packs(tensor, names, device))
-      for (const Matrix& m : matrices_of(tensor, names)) {
+      for (const Matrix& m : matrices_of(tensor, names))
         weight.push_back(matrix_without_values(*m.source->type, {m.n, m.k}, device));
-        weights.bytes += packed_size(weight.back());
-      }
-    if (weight.empty()) {
-      const Shape shape = shape_of(tensor);
+    if (weight.empty())
       weight.push_back(
-          Tensor(runtime::data_node(DType::f32, shape, device, runtime::allocate(device, 0, tensor.name))));
-      weights.bytes += static_cast<std::uint64_t>(shape.numel()) * sizeof(float);
-    }
+          Tensor(runtime::data_node(DType::f32, shape_of(tensor), device, runtime::allocate(device, 0, tensor.name))));
+    weights.bytes += weight_bytes(tensor, names, device);
     weights.weights.emplace(tensor.name, std::move(weight));
   }
   return weights;
@@ -208,13 +219,12 @@ Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Devic
 
 Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device, const LoadProgress& progress,
                      const PackedFileRules& rules) {
-  check_tensors(graph, names);
   const auto start = std::chrono::steady_clock::now();
-  std::uint64_t total = 0, done = 0;
+  const std::uint64_t total = file_bytes(graph, names);
+  std::uint64_t done = 0;
   std::vector<std::vector<Matrix>> matrices;  // of each tensor of the graph; none: it is dense, or no weight
   std::vector<PackedPart> parts;
   for (const TensorDesc& tensor : graph.tensors) {
-    for (const std::string& key : tensor.keys) total += names.find(key)->size_bytes();
     const bool is_packed = !tensor.keys.empty() && packs(tensor, names, device);
     matrices.push_back(is_packed ? matrices_of(tensor, names) : std::vector<Matrix>());
     for (const Matrix& m : matrices.back()) parts.push_back({m.source->name, m.index, *m.source->type, m.n, m.k});

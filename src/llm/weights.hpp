@@ -46,7 +46,11 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 /// FileError that lists every tensor that is missing, has the wrong shape, has a type that cannot be read, or
 /// is in the file but not in the graph.
 void check_tensors(const ModelGraph& graph, const TensorNames& names);
-/// Matrices that the CPU has packed before are mapped from their file, where there is one by these rules; else they are
+/// Bytes of a graph's constants in the model's files.
+std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names);
+/// Bytes that a constant takes on a device.
+std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, Device device);
+/// The weights of a graph, or of a part, whose tensors have been checked. Matrices that the CPU has packed before are mapped from their file, where there is one by these rules; else they are
 /// packed, and the file is written.
 Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device device,
                      const LoadProgress& progress = {}, const PackedFileRules& rules = {});

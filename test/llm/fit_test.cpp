@@ -38,7 +38,7 @@ TEST(Fit, BytesAreThoseThatAreAllocated) {
       // Beside weights and caches a model holds tables of frequencies, and buffers have at least some bytes.
       const std::uint64_t held = device_memory_used(kCpu) - before;
       std::uint64_t shared = 0;  // packed matrices, which are not counted among values
-      for (const auto& [tensor, weight] : engine.weights().weights)
+      for (const auto& [tensor, weight] : engine.stages()[0]->weights().weights)
         for (const Tensor& each : weight)
           if (is_packed_matrix(each)) shared += packed_bytes(each).size();
       EXPECT_GE(held + shared, report.need.weights + report.need.cache + report.need.states);
