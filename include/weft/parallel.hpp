@@ -13,8 +13,8 @@ namespace weft::parallel {
 
 class Group;
 
-/// One of the threads that `run` starts. Its calls are collective: all members make the same calls in the same order, and a
-/// call returns when all have made it. If a member throws, the calls of the others throw the same error.
+/// One of the threads that `run` starts. Its calls are collective, but for `send` and `receive`: all members make the same calls
+/// in the same order, and a call returns when all have made it. If a member throws, the calls of the others throw the same error.
 class Member {
  public:
   Member(std::shared_ptr<Group> group, int rank);
@@ -23,10 +23,12 @@ class Member {
   int rank() const { return rank_; }
   int size() const;
 
-  /// The mean of each value over the members, on this member's device. The sums are f32, in the order of ranks, so every member
-  /// gets the same bits. Values travel through the memory of the host: 4 bytes an element from each device, and 4 to it.
+  /// The mean of each value over the members, on this member's device, in the value's type. The sums are f32, in the order of ranks,
+  /// and rounded once, so every member gets the same bits. Values travel through the memory of the host: 4 bytes an element from each
+  /// device and 4 to it, or 2 each way for f16 and bf16. With several values, a device copies the next ones while the host adds.
   /// Shapes    the same at every member.
-  /// Errors    DTypeError: values that are not f32. UsageError: members give different numbers of elements.
+  /// Dtypes    f32, f16, bf16.
+  /// Errors    DTypeError: other values. UsageError: members give different numbers of elements, or different types.
   /// Gradient  none.
   std::vector<Tensor> all_reduce_mean(std::span<const Tensor> values);
   Tensor all_reduce_mean(const Tensor& value);
@@ -37,10 +39,20 @@ class Member {
   std::vector<Tensor> broadcast(std::span<const Tensor> values);
   Tensor broadcast(const Tensor& value);
 
+  /// Gives a value to one member, who gets the values of this one in their order by `receive`. Returns when the value is in the
+  /// memory of the host, and does not wait for the other member.
+  /// Errors    UsageError: no such rank, or the member's own.
+  void send(int to, const Tensor& value);
+  /// The next value that a member has sent to this one, on this member's device. Waits for it.
+  /// Errors    UsageError as above.
+  Tensor receive(int from);
+
   /// Returns when all members have called it.
   void barrier();
 
  private:
+  void check_other(const char* call, int rank) const;
+
   std::shared_ptr<Group> group_;
   int rank_;
 };

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "graph/cache.hpp"
-#include "llm/divide.hpp"
+#include "parallel/contiguous_parts.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -136,7 +136,7 @@ std::vector<Extent> layers_of_devices(const ModelGraph& graph, const TensorNames
     constexpr double kFree = 1e-6;
     return own <= limit ? kFree * own / limit : own / limit;
   };
-  return choose_layers(layers, devices.size(), load);
+  return parallel::choose_layers(layers, devices.size(), load);
 }
 
 }  // namespace weft::llm

@@ -11,6 +11,7 @@
 #include "llm/engine.hpp"
 #include "llm/tiny_model.hpp"
 #include "llm/transformers_cases.hpp"
+#include "parallel/contiguous_parts.hpp"
 #include "weft/llm_fit.hpp"
 
 namespace weft::llm {
@@ -139,7 +140,9 @@ TEST(Divided, AGpuWithItselfAndWithTheCpu) {
     const Model parts = load(folder.path(), options);
     const std::vector<float> got = parts.forward(tokens);
     const bool is_one_kind = devices == std::vector{gpu, gpu};
-    if (is_one_kind) EXPECT_EQ(got, logits);
+    if (is_one_kind) {
+      EXPECT_EQ(got, logits);
+    }
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], 1e-4) << i;
     EXPECT_EQ(token_ids(parts.generate(tokens, greedy_text(6)).result()), text);
   }
@@ -166,7 +169,7 @@ TEST(Divided, ACancelledPromptLeavesThingsInOrder) {
 TEST(Divided, LayersAreChosenByBytes) {
   // The loads of parts are numbers of layers, weighed; the cheapest largest load wins, and each part has a layer.
   const auto chosen = [](Extent layers, const std::vector<double>& weights) {
-    return choose_layers(layers, weights.size(), [&](std::size_t part, Extent first, Extent last) {
+    return parallel::choose_layers(layers, weights.size(), [&](std::size_t part, Extent first, Extent last) {
       return static_cast<double>(last - first) / weights[part];
     });
   };
@@ -184,7 +187,7 @@ TEST(Divided, LayersAreChosenByBytes) {
   double best = 1e9;
   for (Extent a = 1; a < 8; ++a)
     for (Extent b = a + 1; b < 9; ++b) best = std::min(best, largest(a, b));
-  const std::vector<Extent> found = choose_layers(9, 3, load);
+  const std::vector<Extent> found = parallel::choose_layers(9, 3, load);
   EXPECT_EQ(largest(found[0], found[0] + found[1]), best);
   EXPECT_EQ(std::accumulate(found.begin(), found.end(), Extent{0}), 9);
 }

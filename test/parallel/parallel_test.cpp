@@ -10,6 +10,7 @@
 #include "base/threads.hpp"
 #include "weft/compile.hpp"
 #include "weft/error.hpp"
+#include "weft/half.hpp"
 #include "weft/ops.hpp"
 #include "weft/session.hpp"
 
@@ -46,6 +47,43 @@ TEST(Parallel, MeansAreTheSameBitsEverywhereAndInTheOrderOfRanks) {
     }
 }
 
+TEST(Parallel, MeansOfHalvesAreSumsInF32RoundedOnce) {
+  constexpr int kMembers = 3;
+  constexpr Extent kCount = 5001;  // no whole number of words, and several blocks
+  const auto number = [](int rank, Extent i) {
+    return std::sin(static_cast<float>(i * 7 + rank)) * (rank == 1 ? 300.0f : 1.0f);
+  };
+  const auto check = [&](DType type, auto round, float too_large) {
+    std::vector<Floats> means(kMembers);
+    run(cpus(kMembers), [&](Member& member) {
+      Floats own(kCount);
+      for (Extent i = 0; i < kCount; ++i) own[static_cast<std::size_t>(i)] = number(member.rank(), i);
+      own[0] = too_large;
+      own[1] = member.rank() == 2 ? std::nanf("") : 1.0f;
+      const Tensor mean = member.all_reduce_mean(cast(tensor<float>(own), type));
+      EXPECT_EQ(mean.dtype(), type);
+      means[static_cast<std::size_t>(member.rank())] = cast(mean, DType::f32).to_vector<float>();
+    });
+    for (const Floats& mean : means) {
+      EXPECT_EQ(mean[0], round(round(too_large)));
+      EXPECT_TRUE(std::isnan(mean[1]));
+    }
+    for (Extent i = 2; i < kCount; ++i) {
+      float sum = 0;
+      for (int rank = 0; rank < kMembers; ++rank) sum += round(number(rank, i));
+      for (const Floats& mean : means)
+        ASSERT_EQ(mean.at(static_cast<std::size_t>(i)), round(sum * (1.0f / kMembers))) << i;
+    }
+  };
+  // The sum of three is beyond f16, the mean is not; of what is infinite, so is the mean.
+  check(
+      DType::f16, [](float x) { return f32_from_f16(f16_from_f32(x)); }, 60000.0f);
+  check(
+      DType::f16, [](float x) { return f32_from_f16(f16_from_f32(x)); }, 70000.0f);
+  check(
+      DType::bf16, [](float x) { return f32_from_bf16(bf16_from_f32(x)); }, 70000.0f);
+}
+
 TEST(Parallel, RankZeroIsBroadcastInEveryType) {
   run(cpus(3), [](Member& member) {
     const Tensor own[] = {full({2, 2}, member.rank() + 1, DType::i64), full({3}, member.rank() == 0, DType::boolean),
@@ -55,6 +93,46 @@ TEST(Parallel, RankZeroIsBroadcastInEveryType) {
     EXPECT_EQ(cast(got[1], DType::i32).to_vector<std::int32_t>(), std::vector<std::int32_t>(3, 1));
     EXPECT_EQ(got[2].shape(), Shape{0});
   });
+}
+
+TEST(Parallel, ValuesComeInTheOrderInWhichTheyWereSent) {
+  run(cpus(3), [](Member& member) {
+    const int next = (member.rank() + 1) % 3, before = (member.rank() + 2) % 3;
+    for (int i = 0; i < 20; ++i)
+      member.send(next, full({2, i}, member.rank() * 100 + i, i % 2 ? DType::i32 : DType::f16));
+    if (member.rank() == 0) member.send(2, full({}, 7));
+    for (int i = 0; i < 20; ++i) {
+      const Tensor got = member.receive(before);
+      EXPECT_EQ(got.shape(), (Shape{2, i}));
+      EXPECT_EQ(got.dtype(), i % 2 ? DType::i32 : DType::f16);
+      if (i > 0) {
+        EXPECT_EQ(cast(got, DType::f32).to_vector<float>()[0], static_cast<float>(before * 100 + i));
+      }
+    }
+    if (member.rank() == 2) {
+      EXPECT_EQ(member.receive(0).item<float>(), 7);
+    }
+  });
+  for (const int wrong : {-1, 0, 2}) {
+    EXPECT_THROW(run(cpus(2),
+                     [&](Member& member) {
+                       if (member.rank() == 0) member.send(wrong, full({}, 1));
+                     }),
+                 UsageError);
+    EXPECT_THROW(run(cpus(2),
+                     [&](Member& member) {
+                       if (member.rank() == 0) member.receive(wrong);
+                     }),
+                 UsageError);
+  }
+  // Who waits for a member that has failed gets its error.
+  const std::string message = message_of<ShapeError>([] {
+    run(cpus(2), [](Member& member) {
+      if (member.rank() == 1) throw ShapeError("no such shape");
+      member.receive(1);
+    });
+  });
+  EXPECT_EQ(message.substr(0, 13), "no such shape");
 }
 
 TEST(Parallel, MembersTakeTheSettingsOfTheCallerAndShareItsThreads) {
@@ -99,8 +177,13 @@ TEST(Parallel, DifferentCallsAreRefused) {
       [] { run(cpus(2), [](Member& member) { member.broadcast(full({3 + member.rank()}, 1)); }); });
   EXPECT_NE(bytes.find("rank 0 gives 12 bytes and rank 1 gives 16"), std::string::npos) << bytes;
   const std::string type = message_of<DTypeError>(
-      [] { run(cpus(2), [](Member& member) { member.all_reduce_mean(full({3}, 1, DType::f16)); }); });
-  EXPECT_NE(type.find("adds f32, not f16"), std::string::npos) << type;
+      [] { run(cpus(2), [](Member& member) { member.all_reduce_mean(full({3}, 1, DType::i32)); }); });
+  EXPECT_NE(type.find("adds f32, f16 or bf16, not i32"), std::string::npos) << type;
+  const std::string types = message_of<UsageError>([] {
+    run(cpus(2),
+        [](Member& member) { member.all_reduce_mean(full({3}, 1, member.rank() == 0 ? DType::f16 : DType::bf16)); });
+  });
+  EXPECT_NE(types.find("rank 0 gives f16 and rank 1 gives bf16"), std::string::npos) << types;
   EXPECT_THROW(run({}, [](Member&) {}), UsageError);
 }
 
