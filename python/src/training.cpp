@@ -99,6 +99,8 @@ void bind_training(nb::module_& m) {
         take(given, "learning_rate", request.learning_rate);
         take(given, "weight_decay", request.weight_decay);
         take(given, "precision", request.precision);
+        take(given, "exchange", request.exchange);
+        take(given, "divide", request.divide);
         take(given, "accumulate", request.accumulate);
         take(given, "log_every", request.log_every);
         take(given, "eval_every", request.eval_every);

@@ -52,7 +52,7 @@ class Run:
 
 
 _OPTIONS = {"resume", "device", "preset", "data", "vocabulary", "steps", "seconds", "seed", "batch", "context", "layers", "heads",
-            "width", "dropout", "learning_rate", "weight_decay", "precision", "accumulate", "log_every", "eval_every",
+            "width", "dropout", "learning_rate", "weight_decay", "precision", "exchange", "divide", "accumulate", "log_every", "eval_every",
             "sample_every", "sample_tokens"}
 
 
@@ -64,7 +64,7 @@ def presets() -> dict[str, str]:
 def text(data: Path | None, out: Path, *, observer: Observer | None = None, **options: Any) -> Run:
     """Trains a GPT on a UTF-8 text. The folder `out` gets checkpoints, metrics, samples and the curve; with resume=True a run goes
     on. Options: preset, steps, seconds, seed, batch, context, layers, heads, width, dropout, learning_rate, weight_decay,
-    precision, accumulate, vocabulary, device, log_every, eval_every, sample_every, sample_tokens. Ctrl-C ends the run with
+    precision, exchange, divide, accumulate, vocabulary, device, log_every, eval_every, sample_every, sample_tokens. Ctrl-C ends the run with
     KeyboardInterrupt; its last checkpoint stays. `observer` gets each event as a dictionary."""
     unknown = set(options) - _OPTIONS
     if unknown:

@@ -393,6 +393,7 @@ void set_up_inspect(CLI::App& app, Action& action) {
                            "what a language model would take in memory, whether it fits, and what would make it fit");
   app.add_option("--device", r.device, std::string("with --fit: ") + kDevicesHelp)->needs(fit);
   add_division_options(app, r.split, r.layers);
+  for (const char* name : {"--split", "--layers"}) app.get_option(name)->needs(fit);
   app.add_option("--context", r.context, "with --fit: positions of a sequence; by default the model's own")->needs(fit);
   app.add_option("--sequences", r.sequences, "with --fit: sequences side by side")->needs(fit);
   app.add_option("--cache", r.cache, "with --fit: f32, f16 or q8")->needs(fit);

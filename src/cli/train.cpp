@@ -141,6 +141,15 @@ void set_up_text(CLI::App& app, Action& action) {
                  "(default: f32)")
       ->group(optimizer);
 
+  app.add_flag("--divide", r.divide,
+               "several devices divide the layers, so that a model may be larger than one device; the batches of "
+               "--accumulate go through all of them, several at a time")
+      ->group(run);
+  app.add_option("--exchange", r.exchange,
+                 "f32, bf16 or f16: type in which gradients go between several devices; f16 needs --precision f16 "
+                 "(default: f32)")
+      ->group(optimizer);
+
   app.add_option("--recompute", r.recompute,
                  "compute the activations inside blocks again for gradients, which saves memory: true or false "
                  "(default: false)")

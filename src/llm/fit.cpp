@@ -10,6 +10,7 @@
 #include "io/quantised_folder.hpp"
 #include "llm/engine.hpp"
 #include "llm/placement.hpp"
+#include "runtime/devices.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {

@@ -132,7 +132,7 @@ GPT::GPT(const GptConfig& config)
   }
 }
 
-Tensor GPT::hidden(const Tensor& tokens, Where where) const {
+Tensor GPT::embed(const Tensor& tokens, Where where) const {
   if (tokens.rank() != 2 || tokens.dim(1) < 1 || tokens.dim(1) > config_.context)
     throw ShapeError(
         fmt::format("GPT: tokens must be [batch, positions] with 1 to {} positions (the context), given {} {}\n  "
@@ -141,13 +141,20 @@ Tensor GPT::hidden(const Tensor& tokens, Where where) const {
                     where.line(), where.function_name()));
   if (tokens.dtype() != DType::i32)
     throw DTypeError(fmt::format("GPT: tokens must be i32, given {}; cast them", name_of(tokens.dtype())));
-  Tensor x = token_embedding_(tokens) + narrow(position_embedding_.weight(), 0, 0, tokens.dim(1));
-  x = dropout_(x);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+  return dropout_(token_embedding_(tokens) + narrow(position_embedding_.weight(), 0, 0, tokens.dim(1)));
+}
+
+Tensor GPT::run_blocks(const Tensor& given, Extent first, Extent last) const {
+  Tensor x = given;
+  for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) {
     const auto block = [&](std::span<const Tensor> inputs) { return blocks_[i](inputs[0]); };
     x = recompute_ ? checkpoint(block, {x}) : blocks_[i](x);
   }
-  return norm_(x);
+  return x;
+}
+
+Tensor GPT::hidden(const Tensor& tokens, Where where) const {
+  return norm_(run_blocks(embed(tokens, where), 0, config_.layers));
 }
 
 Tensor GPT::head(const Tensor& hidden) const {
@@ -158,14 +165,24 @@ Tensor GPT::operator()(const Tensor& given, Where where) const {
   return with_hooks(given, [&](const Tensor& tokens) { return head(hidden(tokens, where)); });
 }
 
+bool GPT::pads_head() const { return autocast_type() != DType::f32 && config_.vocabulary % kWholeRow != 0; }
+
 Tensor GPT::loss(const Tensor& tokens, const Tensor& targets, int ignore_index, Where where) const {
+  if (!pads_head()) return cross_entropy(operator()(tokens, where), targets, ignore_index, where);
+  return padded_loss(hidden(tokens, where), targets, ignore_index, where);
+}
+
+Tensor GPT::loss_behind_blocks(const Tensor& x, const Tensor& targets, int ignore_index, Where where) const {
+  if (!pads_head()) return cross_entropy(head(norm_(x)), targets, ignore_index, where);
+  return padded_loss(norm_(x), targets, ignore_index, where);
+}
+
+Tensor GPT::padded_loss(const Tensor& hidden, const Tensor& targets, int ignore_index, Where where) const {
   const Tensor weight = head_ ? head_->weight() : token_embedding_.weight();
-  const Extent classes = weight.dim(0), more = (kWholeRow - classes % kWholeRow) % kWholeRow;
-  if (autocast_type() == DType::f32 || more == 0)
-    return cross_entropy(operator()(tokens, where), targets, ignore_index, where);
+  const Extent classes = weight.dim(0), more = kWholeRow - classes % kWholeRow;
   const Tensor rows =
       concat({cast(weight, autocast_type()), zeros({more, weight.dim(1)}, autocast_type(), weight.device())}, 0, where);
-  const Tensor logits = cast(linear(hidden(tokens, where), rows), DType::f32);
+  const Tensor logits = cast(linear(hidden, rows), DType::f32);
   const Tensor is_class = arange(classes + more, DType::i32, weight.device()) < static_cast<double>(classes);
   return cross_entropy(weft::where(is_class, logits, -std::numeric_limits<double>::infinity()), targets, ignore_index,
                        where);

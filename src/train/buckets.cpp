@@ -27,7 +27,7 @@ std::vector<std::pair<std::size_t, std::size_t>> plan_buckets(std::span<const Sh
 
 }  // namespace
 
-std::vector<Tensor> join_in_buckets(std::span<const Tensor> values) {
+std::vector<Tensor> join_in_buckets(std::span<const Tensor> values, DType type) {
   std::vector<Shape> shapes;
   std::vector<Tensor> flat, buckets;
   for (const Tensor& value : values) {
@@ -35,9 +35,10 @@ std::vector<Tensor> join_in_buckets(std::span<const Tensor> values) {
     flat.push_back(reshape(value, {value.numel()}));
   }
   for (const auto& [first, last] : plan_buckets(shapes))
-    buckets.push_back(concat(std::vector<Tensor>(flat.begin() + static_cast<std::ptrdiff_t>(first),
-                                                 flat.begin() + static_cast<std::ptrdiff_t>(last)),
-                             0));
+    buckets.push_back(cast(concat(std::vector<Tensor>(flat.begin() + static_cast<std::ptrdiff_t>(first),
+                                                      flat.begin() + static_cast<std::ptrdiff_t>(last)),
+                                  0),
+                           type));
   return buckets;
 }
 
@@ -47,7 +48,7 @@ std::vector<Tensor> split_buckets(std::span<const Tensor> buckets, std::span<con
   for (const auto& [first, last] : plan_buckets(shapes)) {
     Extent begin = 0;
     for (std::size_t i = first; i < last; ++i) {
-      values.push_back(reshape(narrow(buckets[bucket], 0, begin, shapes[i].numel()), shapes[i]));
+      values.push_back(cast(reshape(narrow(buckets[bucket], 0, begin, shapes[i].numel()), shapes[i]), DType::f32));
       begin += shapes[i].numel();
     }
     ++bucket;

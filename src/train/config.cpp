@@ -119,6 +119,12 @@ void RunConfig::check() const {
   for (const Bound& b : bounds)
     if (!(b.value >= b.least && b.value <= b.limit))
       throw UsageError(fmt::format("--{} {}: it must be in [{}, {}]", b.name, b.value, b.least, b.limit));
+  if (exchange == DType::f16 && precision != DType::f16)
+    throw UsageError(
+        fmt::format("--exchange f16: the loss of a run in {} is not scaled, and many of its gradients are too small "
+                    "for f16; choose "
+                    "bf16, or --precision f16",
+                    name_of(precision)));
   if (steps == 0 && seconds == 0) throw UsageError("a run needs --steps or --seconds above 0");
 }
 
@@ -166,6 +172,7 @@ RunConfig new_run(const TrainRequest& request) {
   run.accumulate = request.accumulate.value_or(run.accumulate);
   run.recompute = request.recompute.value_or(run.recompute);
   if (request.precision) run.precision = precision_named(*request.precision);
+  if (request.exchange) run.exchange = precision_named(*request.exchange);
   run.check();
   return run;
 }
@@ -200,6 +207,7 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
   RunConfig run = stored;
   if (request.data) run.data = absolute_path(*request.data);
   if (request.precision) run.precision = precision_named(*request.precision);
+  if (request.exchange) run.exchange = precision_named(*request.exchange);
   run.recompute = request.recompute.value_or(run.recompute);
   if (request.steps) run.steps = *request.steps;
   if (request.seconds) {
@@ -230,6 +238,7 @@ std::string to_json(const RunConfig& c) {
                      {"beta_2", c.beta_2},
                      {"clip_norm", c.clip_norm},
                      {"precision", std::string(name_of(c.precision))},
+                     {"exchange", std::string(name_of(c.exchange))},
                      {"accumulate", c.accumulate},
                      {"recompute", c.recompute}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -265,6 +274,7 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     c.beta_2 = json.at("beta_2").get<double>();
     c.clip_norm = json.at("clip_norm").get<double>();
     c.precision = precision_named(json.value("precision", "f32"));  // older runs have none of these
+    c.exchange = precision_named(json.value("exchange", "f32"));
     c.accumulate = json.value("accumulate", Extent{1});
     c.recompute = json.value("recompute", false);
     c.check();

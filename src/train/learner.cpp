@@ -41,9 +41,9 @@ Learner::Learner(const RunConfig& config, const Checkpoint* checkpoint, const pa
         return std::vector<Tensor>{loss};
       }),
       compiled_gradients_([this](std::span<const Tensor> arguments) {
-        if (sum_) return join_in_buckets(sum_->take_mean());
+        if (sum_) return join_in_buckets(sum_->take_mean(), config_.exchange);
         auto [loss, gradients] = loss_and_gradients(arguments[0]);
-        std::vector<Tensor> results = join_in_buckets(gradients);
+        std::vector<Tensor> results = join_in_buckets(gradients, config_.exchange);
         results.push_back(loss);
         return results;
       }),

@@ -15,7 +15,9 @@
 #include "train/run_folder.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
+#include "weft/nn/gpt.hpp"
 #include "weft/parallel.hpp"
+#include "weft/session.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/train/trainer.hpp"
 
@@ -91,13 +93,16 @@ class Run {
     const std::vector<Device> devices = parallel::parse_devices(request_.device);  // after the quicker checks
     check_state(devices[0]);
     set_default_device(devices[0]);
+    const Sharing sharing = request_.divide ? Sharing::layers : Sharing::batches;
+    if (request_.divide && request_.profile)
+      throw UsageError("--profile shows the plan of one device; leave out --divide");
     if (resumed) {
-      trainer_.emplace(config_, data_, *resumed, devices);
+      trainer_.emplace(config_, data_, *resumed, devices, sharing);
       elapsed_before_ = resumed->elapsed_seconds;
       best_loss_ = resumed->best_loss;
       best_step_ = resumed->best_step;
     } else {
-      trainer_.emplace(config_, data_, devices);
+      trainer_.emplace(config_, data_, devices, sharing);
     }
     check_step(*trainer_);
     write_file_atomically(folder_.config(), to_json(config_) + "\n");  // not of a run that is refused
@@ -253,10 +258,24 @@ class Run {
 
   void write_sample() {
     if (request_.sample_tokens <= 0) return;
-    Generator generator(trainer_->model(), data_.vocabulary);
+    tell(&Observer::sample, {trainer_->steps(), request_.divide ? sample_on_host() : sample_of(trainer_->model())});
+  }
+
+  std::string sample_of(nn::GPT& model) {
+    Generator generator(model, data_.vocabulary);
     const std::string text = generator.generate("", request_.sample_tokens, {.seed = config_.seed});
-    trainer_->model().train();
-    tell(&Observer::sample, {trainer_->steps(), text});
+    model.train();
+    return text;
+  }
+
+  /// No device has all of a model that is divided.
+  std::string sample_on_host() {
+    const Checkpoint checkpoint = trainer_->checkpoint();
+    const Session session({.device = kCpu});
+    const auto in = session.enter();
+    nn::GPT model(config_.model);
+    model.load_state_dict(checkpoint.model);
+    return sample_of(model);
   }
 
   TrainResult finish() {

@@ -6,6 +6,7 @@
 
 #include "parallel/team.hpp"
 #include "train/learner.hpp"
+#include "train/pipeline_stage.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -57,58 +58,18 @@ struct Trainer::Others {
   parallel::Team team;
 };
 
-Trainer::Trainer(const RunConfig& config, const TextData& data, std::span<const Device> devices)
-    : Trainer(config, data, nullptr, devices) {}
+namespace {
 
-Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint,
-                 std::span<const Device> devices)
-    : Trainer(config, data, &checkpoint, devices) {}
-
-Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint,
-                 std::span<const Device> devices)
-    : config_(config), data_(data), members_(std::max(1, static_cast<int>(devices.size()))) {
-  if (config.batch % members_ != 0)
-    throw UsageError(fmt::format("a batch of {} texts cannot be divided over {} devices; choose a multiple of {}",
-                                 config.batch, members_, members_));
-  if (!devices.empty() && devices[0] != default_device())
-    throw UsageError(
-        fmt::format("the first device is {}, but the default device is {}; make it the default device before",
-                    devices[0].to_string(), default_device().to_string()));
-  if (checkpoint) step_ = checkpoint->step;
-  if (members_ == 1) {
-    learner_ = std::make_unique<Learner>(config_, checkpoint);
-    return;
-  }
-  const auto group = std::make_shared<parallel::Group>(members_);
-  const parallel::Member first(group, 0);
-  learner_ = std::make_unique<Learner>(config_, checkpoint, &first);
-  // The others begin with the bits of the first, which another device might draw otherwise.
-  others_ = std::make_unique<Others>(group, devices, config_, data_, this->checkpoint());
-}
-
-Trainer::~Trainer() = default;
-
-Trainer::StepResult Trainer::step(double elapsed) {
-  Command command{step_, learning_rate_ = config_.learning_rate_at(step_, elapsed)};
-  if (others_) others_->group->broadcast(0, bytes_of(command));
-  auto [loss, norm] = learner_->step(command.learning_rate, batches_of(config_, data_, step_, 0, members_));
-  ++step_;
-  return {std::move(loss), std::move(norm)};
-}
-
-Profile Trainer::profile() {
-  return learner_->profile(config_.learning_rate_at(step_, 0), batches_of(config_, data_, step_, 0, members_)[0]);
-}
-
-Trainer::Evaluation Trainer::evaluate(std::int64_t batches) {
-  const std::span<const Token> tokens = data_.validation();
-  const Extent context = config_.model.context, rows = config_.batch;
+/// Calls `loss` with windows of the validation text, [rows, context] each, as Trainer::evaluate says.
+Trainer::Evaluation evaluate_windows(const RunConfig& config, const TextData& data, std::int64_t batches,
+                                     const std::function<double(const Tensor& inputs, const Tensor& targets)>& loss) {
+  const std::span<const Token> tokens = data.validation();
+  const Extent context = config.model.context, rows = config.batch;
   const auto targets = static_cast<Extent>(tokens.size()) - 1;
   const Extent windows = (targets + context - 1) / context;
   const Extent wanted = batches > 0 ? std::min<Extent>(batches * rows, windows) : windows;
 
-  model().eval();
-  Evaluation result;
+  Trainer::Evaluation result;
   double sum = 0;
   for (Extent first = 0; first < wanted; first += rows) {
     std::vector<Token> inputs(static_cast<std::size_t>(rows * context), 0), expected(inputs.size(), Learner::kIgnored);
@@ -120,13 +81,161 @@ Trainer::Evaluation Trainer::evaluate(std::int64_t batches) {
       std::copy_n(tokens.begin() + begin + 1, length, expected.begin() + row * context);
       counted += length;
     }
-    const Tensor loss = learner_->loss(tensor_from_bytes(inputs.data(), {rows, context}, DType::i32),
-                                       tensor_from_bytes(expected.data(), {rows, context}, DType::i32));
-    sum += static_cast<double>(loss.item<float>()) * static_cast<double>(counted);
+    sum += loss(tensor_from_bytes(inputs.data(), {rows, context}, DType::i32),
+                tensor_from_bytes(expected.data(), {rows, context}, DType::i32)) *
+           static_cast<double>(counted);
     result.tokens += counted;
   }
-  model().train();
   result.loss = sum / static_cast<double>(result.tokens);
+  return result;
+}
+
+}  // namespace
+
+/// The stages of a model that is divided by layers. The first works in the caller's thread and tells the others what to do.
+struct Trainer::Divided {
+  enum class Work : std::int64_t { step, evaluate, save };
+  struct Order {
+    Work work;
+    std::int64_t number = 0;  // of the step, or of batches to evaluate
+    double learning_rate = 0;
+  };
+
+  Divided(std::span<const Device> devices, const RunConfig& config, const TextData& data, const Checkpoint* checkpoint)
+      : config(config),
+        data(data),
+        start(checkpoint ? std::optional(*checkpoint) : std::nullopt),
+        group(std::make_shared<parallel::Group>(static_cast<int>(devices.size()))),
+        first(config, checkpoint, parallel::Member(group, 0)),
+        team(group, devices, 1, [this](int rank) { follow(rank); }) {}
+
+  void follow(int rank) {
+    PipelineStage stage(config, start ? &*start : nullptr, parallel::Member(group, rank));
+    for (Order order{};;) {
+      group->broadcast(rank, std::as_writable_bytes(std::span(&order, 1)));
+      switch (order.work) {
+        case Work::step: make_step(stage, order); break;
+        case Work::evaluate: evaluate(stage, rank, order); break;
+        case Work::save: save(stage, rank); break;
+      }
+    }
+  }
+  void tell(Order order) { group->broadcast(0, std::as_writable_bytes(std::span(&order, 1))); }
+
+  PipelineStage::StepResult make_step(PipelineStage& stage, const Order& order) const {
+    std::vector<Tensor> batches;
+    return stage.step(order.number, order.learning_rate, [&](Extent i) {
+      if (batches.empty()) batches = batches_of(config, data, order.number, 0, 1);
+      return batches[static_cast<std::size_t>(i)];
+    });
+  }
+
+  Evaluation evaluate(PipelineStage& stage, int rank, const Order& order) const {
+    parallel::Member member(group, rank);
+    stage.train(false);
+    const Evaluation result =
+        evaluate_windows(config, data, order.number, [&](const Tensor& inputs, const Tensor& targets) {
+          const Tensor loss = stage.loss(inputs, targets);
+          if (rank == 0) return static_cast<double>(member.receive(group->size() - 1).item<float>());
+          if (stage.is_last()) member.send(0, loss);
+          return 0.0;
+        });
+    stage.train(true);
+    return result;
+  }
+
+  /// One stage after the other adds its state.
+  void save(const PipelineStage& stage, int rank) const {
+    for (int turn = 0; turn < group->size(); ++turn) {
+      if (turn == rank) stage.save_to(*saved);
+      group->barrier();
+    }
+  }
+
+  const RunConfig& config;
+  const TextData& data;
+  const std::optional<Checkpoint> start;
+  const std::shared_ptr<parallel::Group> group;
+  Checkpoint* saved = nullptr;  // where stages put their state
+  PipelineStage first;
+  parallel::Team team;
+};
+
+Trainer::Trainer(const RunConfig& config, const TextData& data, std::span<const Device> devices, Sharing sharing)
+    : Trainer(config, data, nullptr, devices, sharing) {}
+
+Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint,
+                 std::span<const Device> devices, Sharing sharing)
+    : Trainer(config, data, &checkpoint, devices, sharing) {}
+
+Trainer::Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint,
+                 std::span<const Device> devices, Sharing sharing)
+    : config_(config), data_(data), members_(std::max(1, static_cast<int>(devices.size()))) {
+  check(devices, sharing);
+  if (checkpoint) step_ = checkpoint->step;
+  if (sharing == Sharing::layers) {
+    divided_ = std::make_unique<Divided>(devices, config_, data_, checkpoint);
+    return;
+  }
+  if (members_ == 1) {
+    learner_ = std::make_unique<Learner>(config_, checkpoint);
+    return;
+  }
+  const auto group = std::make_shared<parallel::Group>(members_);
+  const parallel::Member first(group, 0);
+  learner_ = std::make_unique<Learner>(config_, checkpoint, &first);
+  // The others begin with the bits of the first, which another device might draw otherwise.
+  others_ = std::make_unique<Others>(group, devices, config_, data_, this->checkpoint());
+}
+
+void Trainer::check(std::span<const Device> devices, Sharing sharing) const {
+  if (sharing == Sharing::batches && config_.batch % members_ != 0)
+    throw UsageError(fmt::format("a batch of {} texts cannot be divided over {} devices; choose a multiple of {}",
+                                 config_.batch, members_, members_));
+  if (!devices.empty() && devices[0] != default_device())
+    throw UsageError(
+        fmt::format("the first device is {}, but the default device is {}; make it the default device before",
+                    devices[0].to_string(), default_device().to_string()));
+  if (sharing != Sharing::layers) return;
+  if (members_ == 1) throw UsageError("a model is divided over several devices, and there is one; name more");
+  if (config_.precision == DType::f16)
+    throw UsageError(
+        "a model that is divided over devices trains in f32 or bf16, because its loss is not scaled; choose bf16");
+}
+
+Trainer::~Trainer() = default;
+
+Trainer::StepResult Trainer::step(double elapsed) {
+  learning_rate_ = config_.learning_rate_at(step_, elapsed);
+  if (divided_) {
+    const Divided::Order order{Divided::Work::step, step_, learning_rate_};
+    divided_->tell(order);
+    PipelineStage::StepResult result = divided_->make_step(divided_->first, order);
+    ++step_;
+    return {std::move(result.loss), std::move(result.grad_norm)};
+  }
+  Command command{step_, learning_rate_};
+  if (others_) others_->group->broadcast(0, bytes_of(command));
+  auto [loss, norm] = learner_->step(command.learning_rate, batches_of(config_, data_, step_, 0, members_));
+  ++step_;
+  return {std::move(loss), std::move(norm)};
+}
+
+Profile Trainer::profile() {
+  return learner().profile(config_.learning_rate_at(step_, 0), batches_of(config_, data_, step_, 0, members_)[0]);
+}
+
+Trainer::Evaluation Trainer::evaluate(std::int64_t batches) {
+  if (divided_) {
+    const Divided::Order order{Divided::Work::evaluate, batches};
+    divided_->tell(order);
+    return divided_->evaluate(divided_->first, 0, order);
+  }
+  model().eval();
+  const Evaluation result = evaluate_windows(config_, data_, batches, [&](const Tensor& inputs, const Tensor& targets) {
+    return static_cast<double>(learner_->loss(inputs, targets).item<float>());
+  });
+  model().train();
   return result;
 }
 
@@ -135,13 +244,25 @@ Checkpoint Trainer::checkpoint() const {
   c.config = config_;
   c.vocabulary = data_.vocabulary;
   c.step = step_;
-  learner_->save_to(c);
+  if (divided_) {
+    divided_->saved = &c;
+    divided_->tell({Divided::Work::save});
+    divided_->save(divided_->first, 0);
+  } else {
+    learner_->save_to(c);
+  }
   return c;
 }
 
 std::uint64_t Trainer::planned_step_bytes() { return learner_->planned_step_bytes(config_.batch / members_); }
-nn::GPT& Trainer::model() { return learner_->model(); }
-const optim::LossScale* Trainer::loss_scale() const { return learner_->loss_scale(); }
-Compiled& Trainer::compiled_step() { return learner_->compiled_step(); }
+Learner& Trainer::learner() const {
+  if (!learner_)
+    throw UsageError(
+        "train: a model that is divided over devices has no single plan to look at; train on one device for that");
+  return *learner_;
+}
+nn::GPT& Trainer::model() { return divided_ ? divided_->first.model() : learner_->model(); }
+const optim::LossScale* Trainer::loss_scale() const { return learner_ ? learner_->loss_scale() : nullptr; }
+Compiled& Trainer::compiled_step() { return learner().compiled_step(); }
 
 }  // namespace weft::train

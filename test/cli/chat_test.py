@@ -60,6 +60,36 @@ class ModelTest(unittest.TestCase):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
 
+class DividedTest(ModelTest):
+    """A model over two devices, which are both the CPU here."""
+
+    def ok(self, *arguments):
+        done = weft(*arguments, text="")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return done.stdout
+
+    def test_each_command_gives_what_one_device_gives(self):
+        text = self.folder / "text.txt"
+        text.write_text("w1 w2 w3 w4 w5 w6 w7 w8 " * 20)
+        for command in (["chat", self.model, "w1 w2", "--temperature", "0", "--max-tokens", "6"],
+                        ["generate", self.model, "--prompt", "w1 w2 w3", "--temperature", "0", "--max-tokens", "6", "--draft", "3"],
+                        ["perplexity", self.model, "--file", text, "--window", "32"]):
+            wanted = self.ok(*command, "--device", "cpu")
+            for division in ([], ["--split", "3,1"], ["--layers", "1"], ["--layers", "1,1"]):
+                self.assertEqual(self.ok(*command, "--device", "cpu,cpu", *division), wanted)
+
+    def test_divisions_that_cannot_be(self):
+        for said, options in (("1 shares for 2 devices", ["--device", "cpu,cpu", "--split", "1"]),
+                              ("at least one layer", ["--device", "cpu,cpu", "--layers", "2"]),
+                              ("there is one device", ["--device", "cpu", "--split", "1"]),
+                              ("3 devices for a model of 2 layers", ["--device", "cpu,cpu,cpu"]),
+                              ("leave one of them out", ["--device", "cpu,cpu", "--split", "1,1", "--layers", "1,1"]),
+                              ("an empty name", ["--device", "cpu,"])):
+            done = weft("generate", self.model, "--prompt", "w1", *options, text="")
+            self.assertEqual(done.returncode, USAGE, done.stderr)
+            self.assertIn(said, done.stderr)
+
+
 class ChatTest(ModelTest):
     def chat(self, text, *more, code=OK):
         done = weft("chat", self.model, "--device", "cpu", "--temperature", "0", "--max-tokens", "6", *more, text=text)

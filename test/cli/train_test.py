@@ -275,6 +275,44 @@ class Training(CliTest):
         self.assertEqual(result.stdout + result.stderr, "")
 
 
+class Dividing(CliTest):
+    """Several devices, which are all the CPU here."""
+
+    def run_on(self, out, devices, *more):
+        options = [devices if option == "cpu" else option for option in SMALL]
+        options[options.index("--layers") + 1] = "2"
+        result = weft("train", "text", "--data", self.text, "--out", out, "--quiet", *options, "--eval-every", 100, *more)
+        self.assert_code(result, OK)
+        return json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["loss"]
+
+    def test_layers_of_one_model(self):
+        alone = self.run_on(self.out, "cpu", "--steps", 8, "--accumulate", 3)
+        parts = self.out.with_name("parts")
+        divided = self.run_on(parts, "cpu,cpu", "--steps", 8, "--accumulate", 3, "--divide")
+        self.assertAlmostEqual(divided, alone, places=3)
+        self.assertEqual(sorted(tensors(parts / "last.safetensors")[0]), sorted(tensors(self.out / "last.safetensors")[0]))
+        # Each goes on with the devices of the other.
+        for folder, devices in ((self.out, ["--device", "cpu,cpu", "--divide"]), (parts, ["--device", "cpu"])):
+            self.assert_code(self.train("--resume", "--steps", 12, "--quiet", *devices, out=folder), OK)
+            self.assertIn("step 12", (folder / "samples.txt").read_text())
+
+    def test_exchange_in_halves(self):
+        exact = self.run_on(self.out, "cpu,cpu", "--steps", 8)
+        rounded = self.run_on(self.out.with_name("rounded"), "cpu,cpu", "--steps", 8, "--exchange", "bf16")
+        self.assertAlmostEqual(rounded, exact, delta=0.05)
+
+    def test_what_cannot_be(self):
+        for said, devices, more in (("there is one; name more", "cpu", ["--divide"]),
+                                    ("cannot be divided over 3 devices", "cpu,cpu,cpu", ["--divide"]),
+                                    ("choose bf16", "cpu,cpu", ["--divide", "--precision", "f16"]),
+                                    ("leave out --divide", "cpu,cpu", ["--divide", "--profile"]),
+                                    ("--precision f16", "cpu,cpu", ["--exchange", "f16"])):
+            options = [devices if option == "cpu" else option for option in SMALL]
+            result = weft("train", "text", "--data", self.text, "--out", self.out, "--steps", 2, *options, *more)
+            self.assert_code(result, USAGE)
+            self.assertIn(said, result.stderr)
+
+
 class Resuming(CliTest):
     STEPS = ("--steps", 300, "--checkpoint-every", 7, "--eval-every", 50, "--eval-batches", 2, "--dropout", 0.1)
 

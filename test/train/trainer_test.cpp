@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "base/message_of.hpp"
 #include "base/sanitized.hpp"
 #include "base/threads.hpp"
+#include "weft/memory_limit.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/weft.hpp"
 
@@ -124,6 +127,173 @@ TEST(Trainer, SeveralDevicesInF16AndAResumedRun) {
   for (int i = 0; i < 10; ++i) resumed.step(0);
   const nn::StateDict a = whole.checkpoint().model, b = resumed.checkpoint().model;
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+}
+
+TEST(Trainer, GradientsMayGoBetweenDevicesInHalves) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(2, kCpu);
+  struct Case {
+    DType precision, exchange;
+    float tolerance;
+  };
+  // Rounding to 8 or 11 bits moves the loss, but little; the first one was computed before any exchange.
+  for (const Case& c : {Case{DType::f32, DType::bf16, 2e-2f}, Case{DType::bf16, DType::bf16, 2e-2f},
+                        Case{DType::f16, DType::f16, 1e-2f}}) {
+    RunConfig config = make_config(data);
+    config.precision = c.precision;
+    Trainer exact(config, data, devices);
+    config.exchange = c.exchange;
+    Trainer rounded(config, data, devices), begun(config, data, devices);
+    float wanted = 0, loss = 0;
+    for (int i = 0; i < 12; ++i) {
+      wanted = exact.step(0).loss.item<float>();
+      loss = rounded.step(0).loss.item<float>();
+      if (i == 0) {
+        EXPECT_EQ(loss, wanted);
+      }
+      EXPECT_NEAR(loss, wanted, c.tolerance) << i;
+      if (i < 7) begun.step(0);
+    }
+    EXPECT_NE(loss, wanted);  // they do go in other numbers
+    Trainer resumed(config, data, begun.checkpoint(), devices);
+    for (int i = 7; i < 12; ++i) resumed.step(0);
+    const nn::StateDict a = rounded.checkpoint().model, b = resumed.checkpoint().model;
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+  }
+}
+
+// With a factor of the loss that is too large for f16, gradients become infinite on their way: the step is left out everywhere.
+TEST(Trainer, GradientsThatF16CannotHoldLeaveAStepOut) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(2, kCpu);
+  RunConfig config = make_config(data);
+  config.precision = DType::f16;
+  config.exchange = DType::f16;
+  Trainer trainer(config, data, devices);
+  Checkpoint start = trainer.checkpoint();
+  for (nn::NamedArray& entry : start.loss_scale)
+    if (entry.name.ends_with("factor")) {
+      const float large = 0x1p24f;
+      std::memcpy(entry.bytes.data(), &large, sizeof large);
+    }
+  Trainer scaled(config, data, start, devices);
+  EXPECT_FALSE(std::isfinite(scaled.step(0).grad_norm.item<float>()));
+  EXPECT_EQ(scaled.loss_scale()->skipped_steps(), 1);
+  const nn::StateDict before = start.model, after = scaled.checkpoint().model;
+  for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].bytes, after[i].bytes) << before[i].name;
+  for (int i = 0; i < 20; ++i) scaled.step(0);
+  EXPECT_TRUE(std::isfinite(scaled.step(0).grad_norm.item<float>()));
+}
+
+/// By name, because stages put their parameters in another order.
+nn::StateDict sorted(nn::StateDict state) {
+  std::sort(state.begin(), state.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return state;
+}
+
+TEST(Trainer, ADividedModelComputesWhatOneDeviceWould) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(3, kCpu);
+  struct Case {
+    std::size_t stages;
+    Extent accumulate;
+    bool tied;
+    DType precision;
+    float tolerance;
+  };
+  for (const Case& c : {Case{2, 1, true, DType::f32, 1e-4f}, Case{3, 5, true, DType::f32, 1e-4f},
+                        Case{3, 2, false, DType::f32, 1e-4f}, Case{2, 3, true, DType::bf16, 2e-2f}}) {
+    SCOPED_TRACE(c.stages);
+    RunConfig config = make_config(data);
+    config.model.layers = 3;
+    config.accumulate = c.accumulate;
+    config.model.tied = c.tied;
+    config.precision = c.precision;
+    config.clip_norm = 0.5;  // below the first norms
+    Trainer alone(config, data), divided(config, data, std::span(devices).first(c.stages), Sharing::layers);
+    for (int i = 0; i < 8; ++i) {
+      const Trainer::StepResult one = alone.step(0), many = divided.step(0);
+      EXPECT_NEAR(many.loss.item<float>(), one.loss.item<float>(), c.tolerance) << i;
+      const float norm = one.grad_norm.item<float>();
+      EXPECT_NEAR(many.grad_norm.item<float>(), norm, norm * 20 * c.tolerance) << i;
+    }
+    EXPECT_NEAR(divided.evaluate().loss, alone.evaluate().loss, c.tolerance);
+    EXPECT_EQ(divided.evaluate(2).tokens, alone.evaluate(2).tokens);
+    const Checkpoint whole = alone.checkpoint(), parts = divided.checkpoint();
+    const nn::StateDict a = sorted(whole.optimizer), b = sorted(parts.optimizer);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].name, b[i].name);
+    if (c.precision == DType::f32) expect_near(sorted(parts.model), sorted(whole.model), 2e-2f);
+    // Either goes on from the checkpoint of the other.
+    Trainer alone_again(config, data, parts), divided_again(config, data, whole, devices, Sharing::layers);
+    const float wanted = alone.step(0).loss.item<float>();
+    EXPECT_NEAR(alone_again.step(0).loss.item<float>(), wanted, 10 * c.tolerance);
+    EXPECT_NEAR(divided_again.step(0).loss.item<float>(), wanted, 10 * c.tolerance);
+  }
+}
+
+TEST(Trainer, AResumedRunOfADividedModelHasTheBitsOfTheUninterruptedOne) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(2, kCpu);
+  RunConfig config = make_config(data, 0.2);  // blocks that are computed again draw the same dropout
+  config.accumulate = 3;
+  Trainer whole(config, data, devices, Sharing::layers);
+  float first = 0, last = 0;
+  for (int i = 0; i < 30; ++i) {
+    last = whole.step(0).loss.item<float>();
+    if (i == 0) first = last;
+  }
+  EXPECT_LT(last, 0.8f * first);
+  Trainer begun(config, data, devices, Sharing::layers);
+  for (int i = 0; i < 20; ++i) begun.step(0);
+  (void)begun.evaluate(1);
+  Trainer resumed(config, data, begun.checkpoint(), devices, Sharing::layers);
+  for (int i = 0; i < 10; ++i) resumed.step(0);
+  const nn::StateDict a = whole.checkpoint().model, b = resumed.checkpoint().model;
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+}
+
+TEST(Trainer, AStageHoldsItsOwnLayersOnly) {
+  const TextData data = make_data();
+  RunConfig config = make_config(data);
+  config.model.layers = 4;
+  config.model.width = 64;
+  const auto used_by = [&](std::size_t stages) {
+    const std::vector<Device> devices(stages, kCpu);
+    const std::uint64_t before = device_memory_used();
+    Trainer trainer(config, data, devices, stages > 1 ? Sharing::layers : Sharing::batches);
+    trainer.step(0).loss.item<float>();
+    return device_memory_used() - before;
+  };
+  const std::uint64_t whole = used_by(1), quarter = used_by(4);  // of the session of the first device
+  EXPECT_LT(quarter, whole / 2);
+}
+
+TEST(Trainer, DivisionsThatCannotBeAreRefused) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(3, kCpu);
+  const auto refused = [&](const RunConfig& config, std::size_t count) {
+    return test::message_of<UsageError>(
+        [&] { Trainer(config, data, std::span(devices).first(count), Sharing::layers); });
+  };
+  RunConfig config = make_config(data);
+  EXPECT_NE(refused(config, 1).find("there is one; name more"), std::string::npos);
+  EXPECT_NE(refused(config, 3).find("a model of 2 layers cannot be divided over 3 devices"), std::string::npos);
+  config.precision = DType::f16;
+  EXPECT_NE(refused(config, 2).find("choose bf16"), std::string::npos);
+  config.precision = DType::f32;
+  Trainer divided(config, data, std::span(devices).first(2), Sharing::layers);
+  EXPECT_THROW((void)divided.compiled_step(), UsageError);
+  EXPECT_THROW((void)divided.profile(), UsageError);
+  Checkpoint damaged = divided.checkpoint();
+  damaged.model.pop_back();
+  EXPECT_THROW(
+      {
+        Trainer other(config, data, damaged, std::span(devices).first(2), Sharing::layers);
+        other.step(0);
+      },
+      FileError);
 }
 
 TEST(Trainer, DevicesThatCannotShareABatchAreRefused) {

@@ -78,12 +78,19 @@ class GPT : public Module {
   Tensor hidden(const Tensor& tokens, Where where = Where::current()) const;
   /// Shapes: hidden [..., C] -> [..., V].
   Tensor head(const Tensor& hidden) const;
+  /// The parts of `hidden`, for models that are divided over devices: what enters the first block, [B, T] -> [B, T, C]; and x behind
+  /// the blocks [first, last). Parameters of parts that are not called are never made.
+  Tensor embed(const Tensor& tokens, Where where = Where::current()) const;
+  Tensor run_blocks(const Tensor& x, Extent first, Extent last) const;
   /// The mean cross-entropy of the logits of `tokens` to `targets` [B, T], without those that are `ignore_index`:
   /// cross_entropy(model(tokens), targets, ignore_index). Inside an Autocast scope of f16 or bf16 the head is padded with a few
   /// extra classes, so that its rows fill whole vectors. Their logits are -infinity, so the loss and its gradients stay the same.
   /// A target outside the vocabulary may then give infinity or NaN.
   Tensor loss(const Tensor& tokens, const Tensor& targets, int ignore_index = -100,
               Where where = Where::current()) const;
+  /// The same from what the last block gives.
+  Tensor loss_behind_blocks(const Tensor& x, const Tensor& targets, int ignore_index = -100,
+                            Where where = Where::current()) const;
   const GptConfig& config() const { return config_; }
   /// Whether gradients compute what is inside of blocks again (weft::checkpoint), so that training keeps one value of
   /// [B, T, C] a block.
@@ -94,6 +101,10 @@ class GPT : public Module {
   double training_flops_per_token() const;
 
  private:
+  /// The loss of logits whose classes are padded.
+  Tensor padded_loss(const Tensor& hidden, const Tensor& targets, int ignore_index, Where where) const;
+  bool pads_head() const;
+
   GptConfig config_;
   Embedding token_embedding_, position_embedding_;
   Dropout dropout_;

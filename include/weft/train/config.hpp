@@ -34,6 +34,9 @@ struct RunConfig {
   /// Type of products, of attention and of what is between them (Autocast); weights and moments are f32 in any case. With
   /// f16 the loss is scaled.
   DType precision = DType::f32;
+  /// Type in which gradients go between several devices: f32, bf16, or f16 if `precision` is f16, whose loss is scaled. Each device's
+  /// gradients are rounded to it, and so is their mean; the update is in f32.
+  DType exchange = DType::f32;
   Extent accumulate = 1;   // batches whose mean gradient makes one update
   bool recompute = false;  // what is inside of blocks is computed again for gradients
 
@@ -67,6 +70,7 @@ struct TrainRequest {
   std::filesystem::path out;
   bool resume = false;
   std::string device = "auto";  // or several, with commas between
+  bool divide = false;          // several devices divide the layers, not the batches
   std::optional<std::string> preset;
   std::optional<std::filesystem::path> data;
   std::optional<std::string> vocabulary;
@@ -77,7 +81,7 @@ struct TrainRequest {
   std::optional<double> dropout, learning_rate, final_fraction, warm_up, weight_decay, beta_1, beta_2, clip_norm;
   std::optional<bool> tied;
   std::optional<Extent> accumulate;
-  std::optional<std::string> precision;  // this and the next may change when a run is resumed
+  std::optional<std::string> precision, exchange;  // these and the next may change when a run is resumed
   std::optional<bool> recompute;
 
   std::optional<std::int64_t> log_every;         // steps; unset: 10, or 2 seconds if they take longer

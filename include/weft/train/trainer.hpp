@@ -1,6 +1,8 @@
 // Training a GPT on a text, step by step.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -16,21 +18,30 @@ namespace weft::train {
 
 class Learner;
 
+/// How several devices share a run: each has a copy of the model and a share of every batch, or each has some of the layers.
+enum class Sharing : std::uint8_t { batches, layers };
+
 /// Model, optimiser and position of a run. A step on one device is one compiled function of (tokens, learning rate).
 ///
 /// With several devices, each has a copy of the model and of the optimiser and takes its share of a batch's rows. The mean of
 /// their gradients goes through the memory of the host (parallel::Member::all_reduce_mean), and all make the same update: so a
 /// step computes what one device would, up to rounding, and dropout. Models on devices of different kinds drift apart by
 /// rounding; the first device's is checked, saved and returned.
+///
+/// With `Sharing::layers` the model is divided: each device has some blocks with their weights, moments and gradients, so a model may be
+/// larger than one device. The batches of a step (`accumulate` of them) go through the devices to the loss and back, several at a time,
+/// and gradients are clipped by the norm over all devices. Losses, gradients and checkpoints are those of one device, up to rounding.
+/// Blocks are computed again for gradients. In f32 or bf16.
 class Trainer {
  public:
   /// A new run; `data` must outlive this object. Without `devices` it uses the default device; else the first of them must be
   /// the default device.
-  /// Errors  UsageError: a batch that the devices cannot share evenly.
-  Trainer(const RunConfig& config, const TextData& data, std::span<const Device> devices = {});
+  /// Errors  UsageError: a batch that the devices cannot share evenly; layers of one device, more devices than layers, or in f16.
+  Trainer(const RunConfig& config, const TextData& data, std::span<const Device> devices = {},
+          Sharing sharing = Sharing::batches);
   /// A resumed run. Errors: as above; FileError if the checkpoint does not fit its own configuration.
   Trainer(const RunConfig& config, const TextData& data, const Checkpoint& checkpoint,
-          std::span<const Device> devices = {});
+          std::span<const Device> devices = {}, Sharing sharing = Sharing::batches);
   ~Trainer();
   Trainer(const Trainer&) = delete;
 
@@ -57,9 +68,11 @@ class Trainer {
   std::uint64_t planned_step_bytes();
 
   Checkpoint checkpoint() const;
+  /// Of the first device; of a model that is divided, only the parameters of that device's layers have been made.
   nn::GPT& model();
   /// Of a run in f16; else null.
   const optim::LossScale* loss_scale() const;
+  /// Errors  UsageError: a model that is divided has several plans. So has `profile`.
   Compiled& compiled_step();
   /// Makes two steps more and times the kernels of the second one; of a run that accumulates or has several devices, those of
   /// the gradients of a batch on the first device.
@@ -67,7 +80,11 @@ class Trainer {
 
  private:
   struct Others;
-  Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint, std::span<const Device> devices);
+  struct Divided;
+  Trainer(const RunConfig& config, const TextData& data, const Checkpoint* checkpoint, std::span<const Device> devices,
+          Sharing sharing);
+  void check(std::span<const Device> devices, Sharing sharing) const;
+  Learner& learner() const;
 
   const RunConfig config_;
   const TextData& data_;
@@ -76,6 +93,7 @@ class Trainer {
   double learning_rate_ = 0;
   std::unique_ptr<Learner> learner_;  // of the first device
   std::unique_ptr<Others> others_;    // of several devices
+  std::unique_ptr<Divided> divided_;  // in place of both, where the model is divided
 };
 
 }  // namespace weft::train
