@@ -204,6 +204,22 @@ class LanguageModels(unittest.TestCase):
         with self.assertRaises(ValueError):
             weft.llm.load(self.folder.name, cache="f8")
 
+    def test_several_devices(self):
+        whole = self.model
+        wanted = whole.generate("hello", max_tokens=6, temperature=0, log_probabilities=True).result()
+        layers = sum(part.layers for part in whole.parts)
+        self.assertEqual(len(whole.parts), 1)
+        divided = weft.llm.load(self.folder.name, device=["cpu", "cpu"], layers=[1])
+        self.assertEqual([(str(part.device), part.first_layer, part.layers) for part in divided.parts],
+                         [("cpu", 0, 1), ("cpu", 1, layers - 1)])
+        got = divided.generate("hello", max_tokens=6, temperature=0, log_probabilities=True).result()
+        self.assertEqual((got.tokens, got.log_probabilities), (wanted.tokens, wanted.log_probabilities))
+        self.assertEqual(len(weft.llm.load(self.folder.name, device=("cpu", "cpu"), split=[1, 1]).parts), 2)
+        with self.assertRaisesRegex(ValueError, "there is one device"):
+            weft.llm.load(self.folder.name, device="cpu", split=[1])
+        with self.assertRaisesRegex(ValueError, "3 shares for 2 devices"):
+            weft.llm.load(self.folder.name, device=["cpu", "cpu"], split=[1, 1, 1])
+
     def test_embeddings(self):
         model = self.model
         texts = ["hello", "a much longer text", "x"]

@@ -51,6 +51,8 @@ constexpr const char* kForLanguageModels[] = {"--json",
                                               "--no-packed-file",
                                               "--whole-cache",
                                               "--device-memory",
+                                              "--split",
+                                              "--layers",
                                               "--plain"};
 
 constexpr std::uint64_t kMaxPromptBytes = std::uint64_t{1} << 28;

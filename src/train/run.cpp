@@ -91,7 +91,7 @@ class Run {
     config_.data_hash = data_.content_hash;
     config_.model.vocabulary = std::max(config_.model.vocabulary, data_.vocabulary.size());
     const std::vector<Device> devices = parallel::parse_devices(request_.device);  // after the quicker checks
-    check_state(devices[0]);
+    if (!request_.divide) check_state(devices[0]);  // a part of a model is known when it is there
     set_default_device(devices[0]);
     const Sharing sharing = request_.divide ? Sharing::layers : Sharing::batches;
     if (request_.divide && request_.profile)
@@ -104,7 +104,7 @@ class Run {
     } else {
       trainer_.emplace(config_, data_, devices, sharing);
     }
-    check_step(*trainer_);
+    if (!request_.divide) check_step(*trainer_);
     write_file_atomically(folder_.config(), to_json(config_) + "\n");  // not of a run that is refused
     tell(&Observer::begin, RunStart{config_, data_, trainer_->model(), folder_.path, resumed.has_value(),
                                     trainer_->steps(), elapsed_before_, devices});

@@ -84,6 +84,37 @@ TEST(Parallel, MeansOfHalvesAreSumsInF32RoundedOnce) {
       DType::bf16, [](float x) { return f32_from_bf16(bf16_from_f32(x)); }, 70000.0f);
 }
 
+/// WEFT_DEVICE names a GPU, which copies the next values while the host adds.
+TEST(Parallel, MeansOfAGpuAndTheCpu) {
+  const Device gpu = default_device();
+  if (gpu.kind != Device::Kind::webgpu) GTEST_SKIP() << "WEFT_DEVICE names no GPU";
+  const Device devices[] = {gpu, kCpu, gpu};
+  run(devices, [](Member& member) {
+    // Numbers that every type holds, and a count that is no whole number of words in 16 bits.
+    const auto numbers = [&](Extent count) {
+      Floats own(static_cast<std::size_t>(count));
+      for (Extent i = 0; i < count; ++i)
+        own[static_cast<std::size_t>(i)] = static_cast<float>(i % 64 + 3 * member.rank());
+      return tensor<float>(own);
+    };
+    const Extent counts[] = {70000, 4097, 1, 2, 30000, 8192};
+    for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+      std::vector<Tensor> values;
+      for (const Extent count : counts) values.push_back(cast(numbers(count), type));
+      values.push_back(full({5}, 3 * member.rank(), type));  // a constant, which has no memory
+      const std::vector<Tensor> means = member.all_reduce_mean(values);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Floats got = cast(means[i], DType::f32).to_vector<float>();
+        for (std::size_t k = 0; k < got.size(); ++k)
+          ASSERT_EQ(got[k], static_cast<float>(i + 1 == values.size() ? 3 : k % 64 + 3)) << name_of(type) << " " << k;
+      }
+    }
+    member.send((member.rank() + 1) % 3, numbers(100));
+    EXPECT_EQ(member.receive((member.rank() + 2) % 3).to_vector<float>()[1],
+              static_cast<float>(1 + 3 * ((member.rank() + 2) % 3)));
+  });
+}
+
 TEST(Parallel, RankZeroIsBroadcastInEveryType) {
   run(cpus(3), [](Member& member) {
     const Tensor own[] = {full({2, 2}, member.rank() + 1, DType::i64), full({3}, member.rank() == 0, DType::boolean),

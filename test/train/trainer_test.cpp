@@ -10,6 +10,7 @@
 #include "base/message_of.hpp"
 #include "base/sanitized.hpp"
 #include "base/threads.hpp"
+#include "base/xxh64.hpp"
 #include "weft/memory_limit.hpp"
 #include "weft/train/generate.hpp"
 #include "weft/weft.hpp"
@@ -252,6 +253,35 @@ TEST(Trainer, AResumedRunOfADividedModelHasTheBitsOfTheUninterruptedOne) {
   const nn::StateDict a = whole.checkpoint().model, b = resumed.checkpoint().model;
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+}
+
+// The norm of the gradient of a step, beside that of one graph whose parts draw as the stages do.
+TEST(Trainer, BlocksThatAreComputedAgainDrawTheSameDropout) {
+  const TextData data = make_data();
+  const std::vector<Device> devices(2, kCpu);
+  RunConfig config = make_config(data, 0.3);
+  const auto draw_as = [&](std::uint64_t rank) {
+    const std::uint64_t place[] = {config.seed, 0, 0, rank};  // seed, step, batch, stage
+    random_state().assign(tensor<std::uint32_t>(
+        std::vector<std::uint32_t>{static_cast<std::uint32_t>(xxh64(std::as_bytes(std::span(place)))), 0}));
+  };
+  nn::GPT model(config.model);
+  model.initialize(config.seed);
+  const Extent context = config.model.context;
+  const std::vector<Token> drawn = draw_batch(data.training(), config.seed, 0, config.batch, context + 1);
+  const Tensor batch = tensor_from_bytes(drawn.data(), {config.batch, context + 1}, DType::i32);
+  draw_as(0);
+  Tensor x = model.run_blocks(model.embed(narrow(batch, 1, 0, context)), 0, 1);
+  draw_as(1);
+  const Tensor loss = model.loss_behind_blocks(model.run_blocks(x, 1, 2), narrow(batch, 1, 1, context));
+  Tensor squares = zeros({});
+  for (const Tensor& gradient : grad(loss, model.parameters())) squares = squares + sum(gradient * gradient);
+  const float wanted = sqrt(squares).item<float>(), wanted_loss = loss.item<float>();
+
+  Trainer divided(config, data, devices, Sharing::layers);
+  const Trainer::StepResult result = divided.step(0);
+  EXPECT_NEAR(result.loss.item<float>(), wanted_loss, 1e-4f);
+  EXPECT_NEAR(result.grad_norm.item<float>(), wanted, 1e-3f * wanted);
 }
 
 TEST(Trainer, AStageHoldsItsOwnLayersOnly) {
