@@ -308,7 +308,7 @@ class Dividing(CliTest):
                                     ("leave out --divide", "cpu,cpu", ["--divide", "--profile"]),
                                     ("--precision f16", "cpu,cpu", ["--exchange", "f16"])):
             options = [devices if option == "cpu" else option for option in SMALL]
-            result = weft("train", "text", "--data", self.text, "--out", self.out, "--steps", 2, *options, *more)
+            result = weft("train", "text", "--data", self.text, "--out", self.folder / said, "--steps", 2, *options, *more)
             self.assert_code(result, USAGE)
             self.assertIn(said, result.stderr)
 
