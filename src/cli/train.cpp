@@ -48,6 +48,7 @@ class StopsTraining : public train::Observer {
 
 /// The need of the run as a table; kFailure if it does not fit.
 int dry_run(const TextRequest& request) {
+  if (request.divide) throw UsageError("--dry-run plans the step of one device; leave out --divide");
   const train::TrainingNeed need = train::training_need(request);
   put_text(need.to_string());
   return need.fits ? kOk : kFailure;
