@@ -23,13 +23,6 @@ constexpr const char* kFrameProperties = R"(
   "window": {"enum": ["hann", "hamming", "blackman", "rectangular"], "default": "hann"},
   "centred": {"type": "boolean", "default": true})";
 
-/// The members of an input that options are made of.
-Value without(const Value& input, std::initializer_list<std::string_view> names) {
-  Value::Object rest = input.members();
-  for (const std::string_view name : names) rest.remove(name);
-  return rest;
-}
-
 /// Adds operations of one namespace.
 struct MediaFamily {
   Registry& registry;

@@ -81,6 +81,12 @@ Value to_value(const audio::Sound& sound) {
   return Value::object({{"sound", audio::to_tensor(sound, kCpu)}, {"rate", sound.rate}});
 }
 
+Value without(const Value& input, std::initializer_list<std::string_view> names) {
+  Value::Object rest = input.members();
+  for (const std::string_view name : names) rest.remove(name);
+  return rest;
+}
+
 Value to_value(const vision::Label& label) {
   return Value::object({{"index", label.index}, {"name", label.name}, {"probability", label.probability}});
 }

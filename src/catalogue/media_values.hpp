@@ -1,8 +1,12 @@
 // Images, sounds and their options as values: what operations, scripts and Python take.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "weft/audio.hpp"
 #include "weft/memory.hpp"
@@ -42,6 +46,9 @@ inline constexpr const char* kSoundProperties = R"(
   "rate": {"type": "integer", "minimum": 1, "maximum": 768000, "description": "frames per second"})";
 inline constexpr const char* kImageSchema =
     R"({"x-tensor": true, "description": "u8 [height, width, 3]; or u8 [bytes], a PNG, JPEG, WebP, GIF or BMP file"})";
+
+/// The members of an input that options are made of: all but these.
+Value without(const Value& input, std::initializer_list<std::string_view> names);
 
 /// {"index", "name", "probability"}.
 Value to_value(const vision::Label& label);

@@ -220,17 +220,10 @@ constexpr const char* kTranscript = R"({"type": "object", "required": ["text", "
   "text": {"type": "string"}, "language": {"type": "string"}, "language_probability": {"type": "number"}, "seconds": {"type": "number"},
   "segments": {"type": "array", "items": {"type": "object", "required": ["begin", "end", "text"]}}}})";
 
-/// The members of the input that are options.
-Value options_in(const Context& call, std::initializer_list<std::string_view> others) {
-  Value::Object rest = call.input().members();
-  for (const std::string_view name : others) rest.remove(name);
-  return rest;
-}
-
 /// Writes down the sound of a call, and tells of segments if there is somebody to tell.
 speech::Transcript transcribe(Context& call, const SpeechModel& model, const audio::Sound& sound,
                               std::function<void(const speech::Segment&)> on_segment) {
-  speech::TranscribeOptions options = speech::transcribe_options(options_in(call, {"model", "sound", "rate"}));
+  speech::TranscribeOptions options = speech::transcribe_options(without(call.input(), {"model", "sound", "rate"}));
   options.on_segment = std::move(on_segment);
   options.cancel = call.stop();
   speech::Transcript transcript =
@@ -286,7 +279,7 @@ void add_speech_operations(Registry& registry, const CatalogueOptions& options) 
       "speak", Kind::query, "The sound of a text: f32 [1, frames], and its rate.", kSpeakProperties, R"(, "text")",
       R"({"type": "object", "required": ["sound", "rate"], "properties": {"sound": {"x-tensor": {"dtypes": ["f32"]}}, "rate": {"type": "integer"}}})",
       "run", [use = family.use()](Context& call) {
-        speech::SpeakOptions how = speech::speak_options(options_in(call, {"model", "text"}));
+        speech::SpeakOptions how = speech::speak_options(without(call.input(), {"model", "text"}));
         how.cancel = call.stop();
         return use(call, [&](const SpeechModel& model) {
           const audio::Sound sound = as<speech::Voice>(model, "a voice").speak(call.input("text").string(), how);
