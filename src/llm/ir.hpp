@@ -105,7 +105,7 @@ struct ModelGraph {
   std::vector<TensorDesc> tensors;                                           // in the order of first use
   std::vector<OpNode> nodes;                                                 // in the order they run
   std::string input = "tokens", positions = "positions", output = "logits";  // of a part: states [T, hidden]
-  std::string image_rows = "image_rows";                                     // of graphs that read images: [T, hidden or more]
+  std::string image_rows = "image_rows";  // of graphs that read images: [T, hidden or more]
 
   const TensorDesc* find(std::string_view name) const;
   const TensorDesc& at(std::string_view name) const;

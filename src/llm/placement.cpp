@@ -90,8 +90,8 @@ Extent ring_of(const ModelGraph& graph, const LoadOptions& options, Extent conte
   // A pass is written before it is read, so a ring holds a window and the longest pass. Shorter ones leave room to go back.
   // What a row of an image sees of a window is not a window of the rows behind it, as rings need.
   const Extent rows = graph.config.window + kPassTokensMax;
-  const bool has_ring =
-      !options.whole_cache && !graph.config.sees_images_whole && rows < context && std::any_of(graph.tensors.begin(), graph.tensors.end(), is_recent);
+  const bool has_ring = !options.whole_cache && !graph.config.sees_images_whole && rows < context &&
+                        std::any_of(graph.tensors.begin(), graph.tensors.end(), is_recent);
   return has_ring ? rows : 0;
 }
 
