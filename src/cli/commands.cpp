@@ -23,6 +23,7 @@ std::span<const Command> commands() {
       {"memory", "Models", "texts that are found again by their meaning: add, search, recall", set_up_memory},
       {"grid", "Models", "describe, run, train and evolve volumetric networks", set_up_grid},
       {"eval", "Ops", "run a small program of ops on arrays from a file", set_up_eval},
+      {"kernels", "Ops", "write the kernels of a program or model as files, for other programs", set_up_kernels},
       {"ops", "Ops", "list the ops: weft ops list", set_up_ops},
       {"operations", "Operations", "list, describe and call operations: weft operations list", set_up_operations},
       {"workflow", "Operations", "check and run workflows of operations: weft workflow run FILE", set_up_workflow},

@@ -58,6 +58,7 @@ void set_up_convert(CLI::App& app, Action& action);
 void set_up_grid(CLI::App& app, Action& action);
 void set_up_memory(CLI::App& app, Action& action);
 void set_up_eval(CLI::App& app, Action& action);
+void set_up_kernels(CLI::App& app, Action& action);
 void set_up_ops(CLI::App& app, Action& action);
 void set_up_operations(CLI::App& app, Action& action);
 void set_up_workflow(CLI::App& app, Action& action);
