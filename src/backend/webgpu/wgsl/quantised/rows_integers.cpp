@@ -16,10 +16,13 @@ bool RowsWriter::suits_integers(const PackedReader& reader) const {
   // Below, a row is rounded for too few columns.
   constexpr Extent kElementsMin = Extent{1} << 21;
   const Extent bytes = rows_ * kernel_.k * 2 + rows_ * kernel_.k / kQuantBlock * 12;
+  // Weights of a byte keep the memory busy even as floats, so long rows of A should leave room for more workgroups.
+  const Extent limit = target_.limits.workgroup_bytes,
+               bytes_max = reader.elements() < kQuantBlock ? limit / 4 : limit * 3 / 4;
   return target_.tested.integer_dots && reader.has_integers() && reader.has_scales() && !kernel_.exact &&
          !(extras_.before && extras_.before->exact) && !kernel_.chosen && kernel_.k % kQuantBlock == 0 &&
          target_.subgroup_size >= 2 && (target_.unroll || rows_ == 1) && kernel_.n * kernel_.k >= kElementsMin &&
-         bytes <= target_.limits.workgroup_bytes * 3 / 4;
+         bytes <= bytes_max;
 }
 
 // Vector h of plane p (0: upper bytes) of a unit of row i is $staged[((i * 2 + p) * vectors + h) * units + unit]: neighbours read
