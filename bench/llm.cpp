@@ -99,10 +99,11 @@ int run(int argc, char** argv) {
   times = times_of(3, generated);
   fmt::print("decode {} tokens after {}: {:.3f} ms a token, {:.1f} tokens/s (median {:.1f})\n", count, prompt,
              times.best * 1e3 / count, count / times.best, count / times.median);
-  if (device.kind == Device::Kind::webgpu &&
-      devices.size() == 1) {  // bench/compare_llama.py keeps those of the CPU, beside a peer
+  // bench/compare_llama.py keeps those of the CPU, beside a peer.
+  if (device.kind == Device::Kind::webgpu && devices.size() == 1) {
     const std::string machine = runtime::backend_of(device).describe().hardware,
-                      group = std::filesystem::path(argv[1]).filename().string();
+                      group = bench::is_random_model(argv[1]) ? bench::random_model_title(argv[1])
+                                                              : std::filesystem::path(argv[1]).filename().string();
     figures::keep({group, fmt::format("prefill of {} tokens", prompt), "tokens/s", prompt_rate, "", 0, machine});
     figures::keep({group, fmt::format("decode after {} tokens, {} cache", prompt, cache), "tokens/s",
                    count / times.best, "", 0, machine});

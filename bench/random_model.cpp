@@ -133,6 +133,11 @@ std::string random_model_names() {
 
 bool is_random_model(std::string_view name) { return find_shape(name) != nullptr; }
 
+std::string random_model_title(std::string_view name) {
+  const std::string_view shape = shape_name(name);
+  return fmt::format("{} in {}, random weights", shape, shape == name ? "F16" : name.substr(shape.size() + 1));
+}
+
 fs::path random_model(std::string_view name) {
   if (shape_name(name) != name)
     return quantised(random_model(shape_name(name)), name.substr(shape_name(name).size() + 1));

@@ -10,6 +10,8 @@ namespace weft::bench {
 /// Names of the shapes, separated by commas.
 std::string random_model_names();
 bool is_random_model(std::string_view name);
+/// As tables name it: "smollm2-135m in Q4_1, random weights".
+std::string random_model_title(std::string_view name);
 
 /// A Hugging Face folder with such a model in f16, the same on every machine; for NAME:TYPE, a GGUF file whose matrices are all of
 /// that type. It is written to the temporary folder, and used again if it is there. FileError if there is no room; UsageError for
