@@ -96,16 +96,26 @@ class Run {
     const Sharing sharing = request_.divide ? Sharing::layers : Sharing::batches;
     if (request_.divide && request_.profile)
       throw UsageError("--profile shows the plan of one device; leave out --divide");
-    if (resumed) {
-      trainer_.emplace(config_, data_, *resumed, devices, sharing);
-      elapsed_before_ = resumed->elapsed_seconds;
-      best_loss_ = resumed->best_loss;
-      best_step_ = resumed->best_step;
-    } else {
-      trainer_.emplace(config_, data_, devices, sharing);
+    // Before the device works: a run whose device is lost can be resumed. A run that is refused leaves the folder as it was.
+    const std::string before = request_.resume ? read_text_file(folder_.config()) : std::string();
+    write_file_atomically(folder_.config(), to_json(config_) + "\n");
+    try {
+      if (resumed) {
+        trainer_.emplace(config_, data_, *resumed, devices, sharing);
+        elapsed_before_ = resumed->elapsed_seconds;
+        best_loss_ = resumed->best_loss;
+        best_step_ = resumed->best_step;
+      } else {
+        trainer_.emplace(config_, data_, devices, sharing);
+      }
+      if (!request_.divide) check_step(*trainer_);
+    } catch (const UsageError&) {
+      if (request_.resume)
+        write_file_atomically(folder_.config(), before);
+      else
+        std::filesystem::remove(folder_.config());
+      throw;
     }
-    if (!request_.divide) check_step(*trainer_);
-    write_file_atomically(folder_.config(), to_json(config_) + "\n");  // not of a run that is refused
     tell(&Observer::begin, RunStart{config_, data_, trainer_->model(), folder_.path, resumed.has_value(),
                                     trainer_->steps(), elapsed_before_, devices});
   }
