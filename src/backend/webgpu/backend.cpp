@@ -15,7 +15,7 @@
 #include "backend/webgpu/description.hpp"
 #include "backend/webgpu/measure_profile.hpp"
 #include "backend/webgpu/meetings.hpp"
-#include "backend/webgpu/quantised_pack.hpp"
+#include "backend/webgpu/quantised_packing.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/staging.hpp"
 #include "backend/webgpu/tested_facts.hpp"
@@ -143,12 +143,8 @@ class WebgpuReadback final : public backend::Readback {
   std::unique_ptr<Reading> reading_;
 };
 
-class WebgpuPacking final : public backend::WeightPacking {
+class WebgpuPacking final : public QuantisedPacking {
  public:
-  bool supports(BlockType type) const override { return has_quantised_products(type); }
-  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
-    return static_cast<std::size_t>(quant_layout(quant_form(type), n, k).words) * 4;
-  }
   void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
             FunctionRef<void(std::span<const std::byte> part)> before) const override {
     if (before) before(blocks);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backend/webgpu/description.hpp"
-#include "backend/webgpu/quantised_pack.hpp"
+#include "backend/webgpu/quantised_packing.hpp"
 #include "backend/webgpu/render_plan.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "tensor/element.hpp"
@@ -99,13 +99,9 @@ class RecordedProgram final : public backend::Program {
   std::size_t scratch_ = 0;
 };
 
-class RecorderPacking final : public backend::WeightPacking {
+class RecorderPacking final : public QuantisedPacking {
  public:
   explicit RecorderPacking(Record& record) : record_(record) {}
-  bool supports(BlockType type) const override { return has_quantised_products(type); }
-  std::size_t packed_bytes(BlockType type, Extent n, Extent k) const override {
-    return static_cast<std::size_t>(quant_layout(quant_form(type), n, k).words) * 4;
-  }
   void pack(BlockType type, std::span<const std::byte> blocks, Extent n, Extent k, backend::Buffer& to,
             FunctionRef<void(std::span<const std::byte> part)> before) const override {
     if (before) before(blocks);
