@@ -45,7 +45,7 @@ void remove_model(const StoredModel& model);
 
 /// What the cache folder holds of models.
 struct ModelStorage {
-  std::filesystem::path folder;    ///< of the packed weights; empty if there is no cache folder
+  std::filesystem::path folder;    ///< that holds the packed weights; empty if this machine has no cache folder
   std::uint64_t packed_bytes = 0;  ///< of all packed weights
   std::uint64_t orphan_bytes = 0;  ///< of those whose model is gone
   std::size_t packed_files = 0, orphans = 0;

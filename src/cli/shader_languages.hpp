@@ -12,7 +12,7 @@ namespace weft::cli {
 /// wgsl, spirv, msl, hlsl, glsl.
 std::span<const std::string_view> shader_languages();
 /// Translates with naga, which is $WEFT_NAGA, or in the PATH, or where script/setup --kernels puts it beside a build tree. UsageError
-/// for another name, FileError where there is no naga; `translate` throws an InternalError with what naga says.
+/// for another name, FileError if naga is not installed; `translate` throws an InternalError with what naga says.
 KernelLanguage shader_language(std::string_view name);
 
 }  // namespace weft::cli

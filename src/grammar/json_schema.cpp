@@ -271,7 +271,7 @@ class SchemaRules {
     network_.add_skip(network_.append(network_.append(close, *texts_.space()), *character(']')), network_.end_of(id));
   }
 
-  /// Keys that fit exactly these of the patterns; nothing if there are no patterns.
+  /// Keys that fit these patterns and none of the others. Without patterns the result is empty.
   std::optional<Regular> keys_fitting(const Conjunction& schemas, const std::vector<std::string>& patterns,
                                       const std::set<std::string>& fitting) {
     std::optional<Regular> keys;

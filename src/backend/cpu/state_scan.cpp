@@ -106,7 +106,7 @@ class CacheCopy {
   char* target_ = nullptr;
 };
 
-/// The row of each sequence in its cache, or its number where states are no cache; -1: none.
+/// Which row of the cache has the states of a sequence; -1: none. Without a cache, the row is the number of the sequence.
 struct SequenceRows {
   const std::int32_t *sequence = nullptr, *is_first = nullptr;
   Extent rows = 0;

@@ -1,5 +1,5 @@
-// Rows of A as integers of 16 bits, each block of 32 elements scaled by its largest one: the sums of products with integer weights
-// take four elements an instruction and four turns of conversions less. An integer is two bytes, which are multiplied apart.
+// Rows of A as integers of 16 bits, each block of 32 elements scaled by its largest one. An integer is two bytes, which are multiplied
+// apart with the bytes of weights: one instruction for four elements, and no weight becomes a float.
 #include <fmt/format.h>
 
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"

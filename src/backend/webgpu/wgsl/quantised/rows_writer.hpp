@@ -109,8 +109,6 @@ class RowsWriter {
   /// One call of the epilogue in the text.
   void write_results();
 
-  /// Both epilogues as one: the second reads the first's result directly. The first still stores it.
-
   // --- The tail (rows_tail_writer.cpp) ---
 
   int teams() const { return threads_ / lanes_; }
