@@ -17,7 +17,7 @@ namespace weft::webgpu {
 namespace {
 
 constexpr std::uint64_t kGroupsOfUnitMax = 4;  // of a phase; more work fills a device well by itself
-constexpr double kPhaseOperationsMax = 1e9;    // of a phase, with all rows of a cache
+constexpr double kPhaseOperationsMax = 1e11;   // of a phase, with all rows of a cache, few of which may be visited
 constexpr std::uint64_t kLineBytes = 128;      // that a compute unit may keep together
 constexpr std::size_t kPeriodMax = 64;         // dispatches that repeat
 

@@ -202,8 +202,38 @@ void CacheAttentionWriter::write_row(const Bindings& bindings, int to, Extent g)
   }
 }
 
-/// Parts weigh as much as their sums of exponentials.
 RenderedDispatch CacheAttentionWriter::join(const Operand& partial) const {
+  if (std::optional<AttentionParts> parts = parts_by_fours()) {
+    parts->operand = partial;
+    return join_by_fours(*parts);
+  }
+  return join_by_ones(partial);
+}
+
+RenderedDispatch CacheAttentionWriter::join_by_fours(const AttentionParts& parts) const {
+  const int threads = target_.joins_phases() ? kPhaseThreads : 128;
+  Bindings bindings(target_, kernel_.name);
+  const int from = bindings.add(parts.operand, false), to = bindings.add(kernel_.out(), true);
+  bindings.want_vectors(from);
+  bindings.resolve();
+  const Extent row = heads_ * fours_, all = tokens_ * row;
+  const auto groups = static_cast<std::uint64_t>(divide_up(all, threads));
+  ShaderPieces shader{.threads = threads};
+  shader.functions.push_back({"joined", joined_parts_function(parts, tokens_, from, bindings, target_)});
+  std::string& body = shader.body;
+  body += fmt::format("  let number = group * {}u + thread;\n  if (number < {}u) {{\n", threads, all);
+  body += fmt::format("    let value = $joined({}, {} * 4u);\n", divided("number", row), modulo("number", row));
+  for (int e = 0; e < 4; ++e)
+    body += "    " +
+            bindings.store(to, fmt::format("number * 4u + {}u", e + bindings.base(to)),
+                           fmt::format("value.{}", "xyzw"[e])) +
+            "\n";
+  body += "  }\n";
+  return dispatch_of(kernel_.name + ".join", std::move(shader), bindings, groups, target_);
+}
+
+/// Parts weigh as much as their sums of exponentials.
+RenderedDispatch CacheAttentionWriter::join_by_ones(const Operand& partial) const {
   constexpr int kJoinThreads = 128;
   Bindings bindings(target_, kernel_.name);
   const int from = bindings.add(partial, false), to = bindings.add(kernel_.out(), true);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "backend/webgpu/wgsl/attention_parts.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
 
@@ -13,13 +14,6 @@ namespace weft::webgpu {
 /// is known only at run time.
 void render_cache_attention(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
                             Rendered& rendered);
-
-/// The result of attention in parts, which each saw some keys: [rows, heads, splits] records of `pitch` elements, `width`
-/// channels, then the largest score and the sum of exponentials.
-struct AttentionParts {
-  kernel::Operand operand;
-  Extent heads = 0, width = 0, splits = 0, pitch = 0;
-};
 
 /// Appends only the first of two dispatches. Nothing is appended or returned unless there are two, and `suits` accepts the
 /// parts; their operand is then still empty.

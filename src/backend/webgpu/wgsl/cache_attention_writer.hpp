@@ -50,6 +50,8 @@ class CacheAttentionWriter {
   std::string capped(const std::string& score) const;
   void write_row(const Bindings& bindings, int to, Extent g);
   RenderedDispatch join(const kernel::Operand& partial) const;
+  RenderedDispatch join_by_fours(const AttentionParts& parts) const;
+  RenderedDispatch join_by_ones(const kernel::Operand& partial) const;
 
   // Many queries (cache_attention_heads.cpp).
   void write_queries(const Bindings& bindings, int q);

@@ -5,6 +5,8 @@
 #include "backend/webgpu/wgsl/quantised/rows_writer.hpp"
 
 namespace weft::webgpu {
+using kernel::PackedMatmulKernel;
+
 namespace {
 
 constexpr Extent kSixteen = 16;                 // elements that a thread rounds
@@ -12,17 +14,20 @@ constexpr std::string_view kLargest = "32639";  // 127 * 256 + 127: the upper by
 
 }  // namespace
 
-bool RowsWriter::suits_integers(const PackedReader& reader) const {
+bool RowsWriter::may_have_integers(const Target& target, const PackedMatmulKernel& kernel) {
   // Below, a row is rounded for too few columns.
   constexpr Extent kElementsMin = Extent{1} << 21;
+  return target.tested.integer_dots && target.subgroup_size >= 2 && !kernel.exact && !kernel.chosen &&
+         kernel.k % kQuantBlock == 0 && kernel.n * kernel.k >= kElementsMin;
+}
+
+bool RowsWriter::suits_integers(const PackedReader& reader) const {
   const Extent bytes = rows_ * kernel_.k * 2 + rows_ * kernel_.k / kQuantBlock * 12;
   // Weights of a byte keep the memory busy even as floats, so long rows of A should leave room for more workgroups.
   const Extent limit = target_.limits.workgroup_bytes,
                bytes_max = reader.elements() < kQuantBlock ? limit / 4 : limit * 3 / 4;
-  return target_.tested.integer_dots && reader.has_integers() && reader.has_scales() && !kernel_.exact &&
-         !(extras_.before && extras_.before->exact) && !kernel_.chosen && kernel_.k % kQuantBlock == 0 &&
-         target_.subgroup_size >= 2 && (target_.unroll || rows_ == 1) && kernel_.n * kernel_.k >= kElementsMin &&
-         bytes <= bytes_max;
+  return may_have_integers(target_, kernel_) && reader.has_integers() && reader.has_scales() &&
+         !(extras_.before && extras_.before->exact) && (target_.unroll || rows_ == 1) && bytes <= bytes_max;
 }
 
 // Vector h of plane p (0: upper bytes) of a unit of row i is $staged[((i * 2 + p) * vectors + h) * units + unit]: neighbours read

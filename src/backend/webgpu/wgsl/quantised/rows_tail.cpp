@@ -45,7 +45,7 @@ std::optional<Operand> run_of(const LoopKernel& loop, const kernel::Store& store
 RowsTail::RowsTail(const kernel::PackedMatmulKernel& product, const Target& target)
     : product_(product),
       target_(target),
-      teams_(RowsWriter::threads_of(target, product.n) / RowsWriter::lanes_of(target)) {
+      teams_(RowsWriter::threads_of(target, product) / RowsWriter::lanes_of(target)) {
   const Extent count = product.m * product.n;
   epilogue_ = without_inner(product.epilogue);
   if (product.m > kFewRows || count == 0 || product.n % teams_ != 0 || epilogue_.stores.empty()) return;

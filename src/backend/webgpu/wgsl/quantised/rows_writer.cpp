@@ -14,9 +14,18 @@
 namespace weft::webgpu {
 using kernel::PackedMatmulKernel;
 
+int RowsWriter::threads_of(const Target& target, const PackedMatmulKernel& kernel) {
+  // One row by a large matrix of few bits: a compute unit should round the row once, and not once for each of several workgroups.
+  constexpr Extent kLarge = Extent{1} << 25;
+  if (target.joins_phases() && kernel.m == 1 && may_have_integers(target, kernel) && kernel.n * kernel.k >= kLarge &&
+      quant_form(kernel.block_type).values == QuantValues::nibble)
+    return static_cast<int>(std::min<Extent>(kThreadsOfUnit, target.limits.workgroup_invocations));
+  return target.joins_phases() && kernel.n < kManyColumns ? kPhaseThreads : 128;
+}
+
 RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const RowsExtras& extras)
     : kernel_(kernel), extras_(extras), target_(target) {
-  threads_ = threads_of(target, kernel.n);
+  threads_ = threads_of(target, kernel);
   rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
   lanes_ = lanes_of(target);
   // Each read of A serves several rows of W, as long as there is work for all compute units.
@@ -59,7 +68,10 @@ void RowsWriter::render(Rendered& rendered) {
   if (computed)
     computed->declare(shader);
   else
-    shader.functions.push_back(extras_.parts ? parts_function(parts, bindings) : activation_function(a, bindings));
+    shader.functions.push_back(
+        extras_.parts ? ShaderPieces::Function{"activations", joined_parts_function(*extras_.parts, kernel_.m, parts,
+                                                                                    bindings, target_)}
+                      : activation_function(a, bindings));
   sums_ = computed ? computed->sums() : 0;
   shader.functions.push_back(finish_function(epilogue, writer, helpers));
   if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
@@ -175,55 +187,11 @@ ShaderPieces::Function RowsWriter::activation_function(int a, const Bindings& bi
 
 bool RowsWriter::can_stage(const PackedMatmulKernel& kernel, const AttentionParts& parts) {
   constexpr Extent kBytesMax = 16384;
+  // Every workgroup joins the parts for itself. Above, there is so much to join that a phase which joins them once is faster.
+  constexpr Extent kElementsMax = Extent{1} << 20;
+  if (kernel.n * kernel.k > kElementsMax) return false;
   return !kernel.rows && !kernel.chosen && kernel.m <= kFewRows && kernel.k % kQuantBlock == 0 &&
          kernel.a_row == kernel.k && kernel.k == parts.heads * parts.width && kernel.m * kernel.k * 4 <= kBytesMax;
-}
-
-// Parts of attention weigh as much as their sums of exponentials. Every workgroup joins them for itself.
-ShaderPieces::Function RowsWriter::parts_function(int parts, const Bindings& bindings) const {
-  const AttentionParts& p = *extras_.parts;
-  const Extent pitch = p.pitch / 4;
-  std::string text = "(i: u32, e: u32) -> vec4f {\n";
-  const auto line = [&](const std::string& statement) { text += "  " + statement + "\n"; };
-  const auto part = [&](int s, const std::string& at) {
-    return bindings.vector(parts, fmt::format("part + {}u + {}", s * pitch, at));
-  };
-  line(fmt::format("let at = min(i, {}u) * {}u + (e >> 2u);", kernel_.m - 1, kernel_.k / 4));
-  line(fmt::format("let part = {} * {}u + {}u;", divided("at", p.width / 4), p.splits * pitch,
-                   bindings.base(parts) / 4));
-  line(fmt::format("let c = {};", modulo("at", p.width / 4)));
-  line("var top = -3e38f;");
-  line("var total = 0f;");
-  line("var sum = vec4f();");
-  // Keys fill parts from the first one on, so parts after one without keys are not read.
-  const int kTogether = target_.joins_phases() ? 8 : 4;
-  const int splits = static_cast<int>(p.splits);
-  std::string ends;
-  for (int first = 0; first < splits; first += kTogether) {
-    const int end = std::min(first + kTogether, splits);
-    if (first > 0) {
-      line(fmt::format("if (weight{}.y > 0f) {{", first - 1));
-      ends += "}";
-    }
-    for (int s = first; s < end; ++s) {
-      line(fmt::format("let weight{} = {}.xy;", s, part(s, fmt::format("{}u", p.width / 4))));
-      line(fmt::format("let value{} = {};", s, part(s, "c")));
-    }
-    line(fmt::format("var top{} = top;", first));
-    for (int s = first; s < end; ++s) line(fmt::format("top{0} = max(top{0}, weight{1}.x);", first, s));
-    line(fmt::format("let before{0} = exp(top - top{0});", first));
-    line(fmt::format("total *= before{};", first));
-    line(fmt::format("sum *= before{};", first));
-    line(fmt::format("top = top{};", first));
-    for (int s = first; s < end; ++s) {
-      line(fmt::format("let fade{0} = exp(weight{0}.x - top);", s));
-      line(fmt::format("total += fade{0} * weight{0}.y;", s));
-      line(fmt::format("sum += fade{0} * value{0};", s));
-    }
-  }
-  if (!ends.empty()) line(ends);
-  line("return select(vec4f(), sum / total, total > 0f);");
-  return {"activations", text + "}\n"};
 }
 
 void RowsWriter::choose_staging(const PackedReader& reader) {

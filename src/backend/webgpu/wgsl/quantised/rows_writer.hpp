@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/webgpu/wgsl/cache_attention.hpp"
+#include "backend/webgpu/wgsl/attention_parts.hpp"
 #include "backend/webgpu/wgsl/quantised/gated_pair.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 #include "backend/webgpu/wgsl/quantised/rows_tail.hpp"
@@ -29,10 +29,8 @@ struct RowsExtras {
 
 class RowsWriter {
  public:
-  /// Threads of a workgroup of a product with `n` results a row.
-  static int threads_of(const Target& target, Extent n) {
-    return target.joins_phases() && n < kManyColumns ? kPhaseThreads : 128;
-  }
+  /// Threads of a workgroup.
+  static int threads_of(const Target& target, const kernel::PackedMatmulKernel& kernel);
   /// Threads that share a row of W, unless it is long.
   static int lanes_of(const Target& target) {
     return target.subgroup_size >= 2 ? static_cast<int>(std::min(target.subgroup_size, 32u)) : 32;
@@ -60,8 +58,6 @@ class RowsWriter {
 
   /// Four elements of a row of A; beyond k they are zero.
   ShaderPieces::Function activation_function(int a, const Bindings& bindings) const;
-  /// The same where A is the result of attention in parts.
-  ShaderPieces::Function parts_function(int parts, const Bindings& bindings) const;
   ShaderPieces::Function finish_function(const kernel::LoopKernel& epilogue, StepWriter& writer,
                                          Helpers& helpers) const;
 
@@ -84,6 +80,7 @@ class RowsWriter {
 
   // --- Rows of A as integers (rows_integers.cpp) ---
 
+  static bool may_have_integers(const Target& target, const kernel::PackedMatmulKernel& kernel);
   bool suits_integers(const PackedReader& reader) const;
   void share_integers(const PackedReader& reader, ShaderPieces& shader) const;
   void write_staged_integers(const PackedReader& reader);
