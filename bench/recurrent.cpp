@@ -1,5 +1,7 @@
 // Recurrent layers, forward and with gradients of all weights and of x: milliseconds, the best of several rounds, beside PyTorch.
-//   bench_recurrent [PYTHON]     PYTHON: an interpreter with PyTorch (default /usr/bin/python3), run right after, on as many threads
+//   bench_recurrent [PYTHON [DEVICE]]     PYTHON: an interpreter with PyTorch (default /usr/bin/python3), run right after, on as many
+//                                         threads, or with CUDA if DEVICE (default cpu) is a GPU
+// For a GPU also what the first call takes, which traces and compiles, and how many kernels its plan has, by the number of steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "base/threads.hpp"
 #include "figure.hpp"
+#include "runtime/devices.hpp"
 #include "weft/weft.hpp"
 
 using namespace weft;
@@ -28,7 +31,11 @@ constexpr Case kCases[] = {{"lstm", 64, 32, 128, 256},
                            {"rnn", 64, 32, 128, 256}};
 
 template <class F>
-double best_ms(F run) {
+double best_ms(F run_once) {
+  const auto run = [&] {
+    run_once();
+    synchronize(default_device());
+  };
   run();
   double best = 1e30;
   const auto begin = std::chrono::steady_clock::now();
@@ -60,11 +67,26 @@ std::pair<double, double> times(const Case& c) {
   return {best_ms([&] { forward(x).eval(); }), best_ms([&] { eval(both(x)); })};
 }
 
+// Milliseconds of the first call of a step of training, and kernels in its plan.
+std::pair<double, std::size_t> first_call(Extent steps) {
+  nn::LSTM layer(128, 256);
+  const std::vector<Variable> weights = layer.parameters();
+  const Tensor x = randn({steps, 32, 128}).eval();
+  eval(std::vector<Tensor>(weights.begin(), weights.end()));
+  auto both = compile(
+      [&](const Tensor& v) { return grad(sum(layer(v).output), std::vector<Tensor>(weights.begin(), weights.end())); });
+  const auto start = std::chrono::steady_clock::now();
+  eval(both(x));
+  synchronize(default_device());
+  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return {ms, both.compiled().kernel_count()};
+}
+
 // What the peer prints: forward and both, in milliseconds.
-std::pair<double, double> peer(const std::string& python, const Case& c) {
+std::pair<double, double> peer(const std::string& python, const Case& c, bool on_gpu) {
   const std::string script = std::string(WEFT_SOURCE_FOLDER) + "/bench/torch_recurrent.py";
-  const std::string command = fmt::format("{} {} {} {} {} {} {} {}", python, script, c.cell, c.steps, c.sequences,
-                                          c.inputs, c.width, thread_count());
+  const std::string command = fmt::format("{} {} {} {} {} {} {} {} {}", python, script, c.cell, c.steps, c.sequences,
+                                          c.inputs, c.width, thread_count(), on_gpu ? "cuda" : "cpu");
   std::pair<double, double> ms{0, 0};
   if (FILE* pipe = popen(command.c_str(), "r")) {
     if (std::fscanf(pipe, "%lf %lf", &ms.first, &ms.second) != 2) ms = {0, 0};
@@ -76,7 +98,9 @@ std::pair<double, double> peer(const std::string& python, const Case& c) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  set_default_device(parse_device("cpu"));
+  const Device device = parse_device(count > 2 ? arguments[2] : "cpu");
+  const bool on_gpu = device.kind != Device::Kind::cpu;
+  set_default_device(device);
   const std::string python = count > 1 ? arguments[1] : "/usr/bin/python3";
   fmt::print("{:<6} {:>5} {:>5} {:>6} {:>5}  {:>22}  {:>22}\n", "cell", "T", "N", "I", "H", "forward ms (PyTorch)",
              "with gradients");
@@ -85,15 +109,23 @@ int main(int count, char** arguments) {
     const auto [forward, both] = cell == "lstm"  ? times<nn::LSTM>(c)
                                  : cell == "gru" ? times<nn::GRU>(c)
                                                  : times<nn::RNN>(c);
-    const auto [peer_forward, peer_both] = peer(python, c);
+    const auto [peer_forward, peer_both] = peer(python, c, on_gpu);
     fmt::print("{:<6} {:>5} {:>5} {:>6} {:>5}  {:>7.2f} ({:>7.2f}) {:>4.1f}x  {:>7.2f} ({:>7.2f}) {:>4.1f}x\n", cell,
                c.steps, c.sequences, c.inputs, c.width, forward, peer_forward, peer_forward / forward, both, peer_both,
                peer_both / both);
     std::fflush(stdout);  // PyTorch takes its time
     const std::string work = fmt::format("{} T {} N {} I {} H {}", cell, c.steps, c.sequences, c.inputs, c.width);
     if (peer_forward > 0) {
-      figures::keep({"recurrent layers", work + ", forward", "ms", forward, "PyTorch", peer_forward});
-      figures::keep({"recurrent layers", work + ", with gradients", "ms", both, "PyTorch", peer_both});
+      const std::string machine = on_gpu ? runtime::backend_of(device).describe().hardware : std::string();
+      figures::keep({"recurrent layers", work + ", forward", "ms", forward, "PyTorch", peer_forward, machine});
+      figures::keep({"recurrent layers", work + ", with gradients", "ms", both, "PyTorch", peer_both, machine});
     }
+  }
+  if (!on_gpu) return 0;
+  fmt::print("\nlstm N 32 I 128 H 256 with gradients\n");
+  for (const Extent steps : {64, 1000}) {
+    const auto [ms, kernels] = first_call(steps);
+    fmt::print("T {:>4}: {:>3} kernels, first call {:.0f} ms\n", steps, kernels, ms);
+    std::fflush(stdout);
   }
 }

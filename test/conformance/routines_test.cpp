@@ -344,52 +344,77 @@ TEST_F(Routines, Sorts) {
   }
 }
 
-TEST_F(Routines, RecurrentCellsAndTheirGradients) {
-  if (!is_cpu()) return;  // others write the steps out, which is tested with the ops
+/// A recurrence of sequences with these lengths, and its gradient.
+struct RecurrenceSize {
+  graph::RecurrentCell cell;
+  bool reverse;
+  Extent steps, width;
+  std::vector<double> lengths;  // of the sequences
+  bool has_lengths = true;
+};
+std::vector<RecurrenceSize> recurrence_sizes() {
   using graph::RecurrentCell;
+  const std::vector<double> lengths{7, 1, 0, 4, 6};
+  std::vector<RecurrenceSize> sizes;
   for (const RecurrentCell cell :
        {RecurrentCell::rnn, RecurrentCell::relu_rnn, RecurrentCell::gru, RecurrentCell::lstm})
-    for (const bool reverse : {false, true}) {
-      SCOPED_TRACE(fmt::format("cell {}, {}", static_cast<int>(cell), reverse ? "from the end" : "from the start"));
-      const Extent steps = 7, batch = 5, width = 19, gates = graph::gates_of(cell);
-      const bool is_lstm = cell == RecurrentCell::lstm, is_gru = cell == RecurrentCell::gru;
-      const Shape all{steps, batch, width}, state{batch, width};
-      const auto x = noise(steps * batch * gates * width), h = noise(batch * width), c = noise(batch * width),
-                 w = noise(gates * width * width, -0.4, 0.4), b = noise(gates * width), d_h = noise(all.numel()),
-                 d_c = noise(all.numel());
-      expect_same([&](Side& side) {
-        const auto made = [&](const Shape& shape, const std::vector<double>& values, DType type = DType::f32) {
-          return side.arguments.make(shape, values, type);
-        };
-        const graph::RecurrenceAttributes attributes{cell, reverse, is_gru, true, is_lstm};
-        const Tensor lengths = made({batch}, {7, 1, 0, 4, 6}, DType::i32), first = made(state, h),
-                     weight = made({gates * width, width}, w);
-        graph::Tensors inputs{made({steps, batch, gates * width}, x), first};
-        if (is_lstm) inputs.push_back(made(state, c));
-        inputs.push_back(weight);
-        if (is_gru) inputs.push_back(made({gates * width}, b));
-        inputs.push_back(lengths);
-        const auto call = [&](const graph::OpRow& row, const graph::Tensors& operands) {
-          std::vector<Tensor> results;
-          for (const graph::NodeRef& node :
-               graph::call_nodes(row, operands, graph::words_of(row.attributes, attributes)))
-            results.emplace_back(node);
-          return results;
-        };
-        std::vector<Tensor> results = call(graph::recurrence_row(), inputs);
-        graph::Tensors back{results[0]};
-        if (is_lstm) back.push_back(results[1]);
-        if (is_lstm || is_gru) back.push_back(results.back());
-        back.push_back(first);
-        if (is_lstm) back.push_back(inputs[2]);
-        back.insert(back.end(), {weight, lengths, made(all, d_h)});
-        if (is_lstm) back.push_back(made(all, d_c));
-        const std::vector<Tensor> gradients = call(graph::recurrence_backward_row(), back);
-        results.insert(results.end(), gradients.begin(), gradients.end());
+    for (const bool reverse : {false, true}) sizes.push_back({cell, reverse, 7, 19, lengths});
+  // So wide that several workgroups of a GPU share a step: rows of whole vectors and others, one sequence, and one step.
+  sizes.push_back({RecurrentCell::lstm, false, 5, 72, {5, 2, 5, 4}, false});
+  sizes.push_back({RecurrentCell::lstm, true, 4, 75, {1, 4}});
+  sizes.push_back({RecurrentCell::gru, true, 5, 96, std::vector<double>(37, 3)});
+  sizes.push_back({RecurrentCell::gru, false, 3, 90, {3}, false});
+  sizes.push_back({RecurrentCell::rnn, false, 6, 160, {6, 5}});
+  sizes.push_back({RecurrentCell::lstm, false, 1, 80, {1, 1}, false});
+  return sizes;
+}
+
+TEST_F(Routines, RecurrentCellsAndTheirGradients) {
+  for (const auto& [cell, reverse, steps, width, sequences, has_lengths] : recurrence_sizes()) {
+    SCOPED_TRACE(fmt::format("cell {}, {}, {} steps of {}", static_cast<int>(cell),
+                             reverse ? "from the end" : "from the start", steps, width));
+    const bool is_lstm = cell == graph::RecurrentCell::lstm, is_gru = cell == graph::RecurrentCell::gru;
+    const Extent batch = static_cast<Extent>(sequences.size()), gates = graph::gates_of(cell);
+    const Shape all{steps, batch, width}, state{batch, width};
+    const double scale = 1 / std::sqrt(static_cast<double>(width));
+    const auto x = noise(steps * batch * gates * width), h = noise(batch * width), c = noise(batch * width),
+               w = noise(gates * width * width, -scale, scale), b = noise(gates * width), d_h = noise(all.numel()),
+               d_c = noise(all.numel());
+    const auto run_cells = [&](Side& side) {
+      const auto made = [&](const Shape& shape, const std::vector<double>& values, DType type = DType::f32) {
+        return side.arguments.make(shape, values, type);
+      };
+      const graph::RecurrenceAttributes attributes{cell, reverse, is_gru, has_lengths, is_lstm};
+      const Tensor lengths = has_lengths ? made({batch}, sequences, DType::i32) : Tensor(), first = made(state, h),
+                   weight = made({gates * width, width}, w);
+      graph::Tensors inputs{made({steps, batch, gates * width}, x), first};
+      if (is_lstm) inputs.push_back(made(state, c));
+      inputs.push_back(weight);
+      if (is_gru) inputs.push_back(made({gates * width}, b));
+      if (has_lengths) inputs.push_back(lengths);
+      const auto call = [&](const graph::OpRow& row, const graph::Tensors& operands) {
+        std::vector<Tensor> results;
+        for (const graph::NodeRef& node : graph::call_nodes(row, operands, graph::words_of(row.attributes, attributes)))
+          results.emplace_back(node);
         return results;
-      });
-      EXPECT_EQ(kernels_.size(), 2u);
-    }
+      };
+      std::vector<Tensor> results = call(graph::recurrence_row(), inputs);
+      graph::Tensors back{results[0]};
+      if (is_lstm) back.push_back(results[1]);
+      if (is_lstm || is_gru) back.push_back(results.back());
+      back.push_back(first);
+      if (is_lstm) back.push_back(inputs[2]);
+      back.push_back(weight);
+      if (has_lengths) back.push_back(lengths);
+      back.push_back(made(all, d_h));
+      if (is_lstm) back.push_back(made(all, d_c));
+      const std::vector<Tensor> gradients = call(graph::recurrence_backward_row(), back);
+      results.insert(results.end(), gradients.begin(), gradients.end());
+      return results;
+    };
+    expect_same(run_cells);
+    EXPECT_EQ(kernels_.size(), 2u);
+  }
 }
 
 /// The results of a call with several.

@@ -21,6 +21,7 @@
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "base/background.hpp"
+#include "graph/recurrence.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
 
@@ -78,6 +79,7 @@ class CompiledPlan final : public backend::Program {
         recording.shaders.push_back(std::move(shader));
       }
       Dispatch command{dispatch.name, found->second, {}, {}};
+      command.repeats = dispatch.repeats;
       if (!dispatch.shader.resident)
         command.workgroups = fold_workgroups(dispatch.workgroups, target.limits.workgroups_per_dimension);
       for (const BoundRange& range : dispatch.bindings)
@@ -187,6 +189,14 @@ bool needs_facts(const kernel::Plan& plan) {
   return found;
 }
 
+/// Whether the plan has cells along a sequence, whose workgroups may meet after each step.
+bool has_recurrence(const kernel::Plan& plan) {
+  return std::ranges::any_of(plan.kernels, [](const kernel::Kernel& kernel) {
+    const auto* call = std::get_if<kernel::CallKernel>(&kernel);
+    return call && (call->op == &graph::recurrence_row() || call->op == &graph::recurrence_backward_row());
+  });
+}
+
 Residence default_residence() {
   const char* text = std::getenv("WEFT_WEBGPU_RESIDENT");
   if (!text || !*text || std::string_view(text) == "tested") return Residence::tested;
@@ -261,7 +271,8 @@ class WebgpuBackend final : public backend::Backend {
     Target target = target_;
     if (target.unroll && has_large_product(plan)) target.profile = profiles_.measured();
     const bool single = residence_ == Residence::single;
-    const bool may_meet = residence_ == Residence::tested && is_short_pass(plan);
+    target.is_short = single || is_short_pass(plan);
+    const bool may_meet = residence_ == Residence::tested && (target.is_short || has_recurrence(plan));
     if (may_meet || needs_facts(plan)) target.tested = facts_.facts();
     if (!may_meet) target.tested.meetings = single;
     return std::make_unique<CompiledPlan>(device_, meetings_, single, plan, target);

@@ -7,6 +7,7 @@
 #include "backend/webgpu/wgsl/polynomials.hpp"
 #include "backend/webgpu/wgsl/put_along.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
+#include "backend/webgpu/wgsl/recurrence.hpp"
 #include "backend/webgpu/wgsl/sample.hpp"
 #include "backend/webgpu/wgsl/scan.hpp"
 #include "backend/webgpu/wgsl/scatter_along.hpp"
@@ -20,6 +21,7 @@
 #include "graph/packed.hpp"
 #include "graph/poisson.hpp"
 #include "graph/polynomials.hpp"
+#include "graph/recurrence.hpp"
 #include "graph/scan.hpp"
 #include "graph/scatter.hpp"
 #include "graph/state_scan.hpp"
@@ -65,6 +67,9 @@ bool accepts_put_along(const graph::Call& call) {
 
 bool accepts_scatter_rows(const graph::Call& call) { return has_32_bits(call.input(1).dtype()); }
 
+using Render = void (*)(const kernel::CallKernel&, const Target&, Scratch&, Rendered&);
+CallEntry recurrence_entry(Render render) { return {.accepts = accepts_recurrence, .render = render}; }
+
 template <auto render>
 void render_words(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   render(kernel::with_words(kernel), target, scratch, rendered);
@@ -86,6 +91,8 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::cummax_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::cummin_row(), {.accepts = accepts_scan, .render = render_scan}},
                  {&graph::linear_recurrence_row(), {.accepts = accepts_scan, .render = render_scan}},
+                 {&graph::recurrence_row(), recurrence_entry(render_recurrence)},
+                 {&graph::recurrence_backward_row(), recurrence_entry(render_recurrence_backward)},
                  {&graph::state_scan_row(), {.accepts = accepts_state_scan, .render = render_state_scan}},
                  {&graph::state_convolution_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },

@@ -254,7 +254,8 @@ void CommandSequence::run(std::span<const backend::BufferPtr> externals) {
       const std::vector<std::uint32_t>& immediates = bound.dispatch->immediates;
       if (!immediates.empty()) set_immediates(pass.get(), 0, immediates.data(), immediates.size() * 4);
       const Workgroups& groups = bound.dispatch->workgroups;
-      dispatch_workgroups(pass.get(), groups.x, groups.y, groups.z);
+      for (std::uint32_t i = 0; i < bound.dispatch->repeats; ++i)
+        dispatch_workgroups(pass.get(), groups.x, groups.y, groups.z);
     }
     end_pass();
     device_->submit(std::move(encoder));
@@ -288,7 +289,8 @@ void CommandSequence::submit_timed(std::span<const BoundCommand* const> commands
       api.ComputePassEncoderSetBindGroup(pass.get(), 0, bound->group, 0, nullptr);
       if (!immediates.empty())
         api.ComputePassEncoderSetImmediates(pass.get(), 0, immediates.data(), immediates.size() * 4);
-      api.ComputePassEncoderDispatchWorkgroups(pass.get(), groups.x, groups.y, groups.z);
+      for (std::uint32_t i = 0; i < bound->dispatch->repeats; ++i)
+        api.ComputePassEncoderDispatchWorkgroups(pass.get(), groups.x, groups.y, groups.z);
     }
     api.ComputePassEncoderEnd(pass.get());
   }

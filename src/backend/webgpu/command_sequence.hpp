@@ -35,6 +35,7 @@ struct Dispatch {
   std::vector<Range> bindings;
   Workgroups workgroups;
   std::vector<std::uint32_t> immediates;  // Shader::immediate_bytes / 4 words
+  std::uint32_t repeats = 1;              // it runs so many times, each time after the one before
 };
 struct Copy {
   Range from, to;  // of equal size, in different buffers

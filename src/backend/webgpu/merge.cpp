@@ -29,7 +29,7 @@ bool must_follow(const RenderedDispatch& later, const RenderedDispatch& earlier)
 /// Whether the dispatch can be a branch of another one.
 bool can_merge(const RenderedDispatch& dispatch) {
   return dispatch.workgroups > 0 && dispatch.workgroups <= kGroupsMax && dispatch.operations <= kOperationsMax &&
-         dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
+         dispatch.repeats == 1 && dispatch.shader.verbatim.empty() && dispatch.shader.folded_groups == 0;
 }
 
 /// What dispatches need as the branches of one, in whatever order they are added.

@@ -52,7 +52,7 @@ class RecordedProgram final : public backend::Program {
                       .bindings = {}};
       for (const BoundRange& range : dispatch.bindings)
         run.bindings.push_back({range.buffer, range.offset, std::max<std::uint64_t>(4, (range.bytes + 3) / 4 * 4)});
-      runs_.push_back(std::move(run));
+      runs_.insert(runs_.end(), dispatch.repeats, run);
     }
   }
 
@@ -70,7 +70,12 @@ class RecordedProgram final : public backend::Program {
   }
   std::string source() const override {
     std::string text;
-    for (const RecordedRun& run : runs_) text += record_->shaders[static_cast<std::size_t>(run.shader)].text + "\n";
+    int last = -1;
+    for (const RecordedRun& run : runs_) {
+      // A dispatch that is repeated has one text.
+      if (run.shader != last) text += record_->shaders[static_cast<std::size_t>(run.shader)].text + "\n";
+      last = run.shader;
+    }
     return text;
   }
   std::size_t scratch_bytes() const override { return scratch_; }

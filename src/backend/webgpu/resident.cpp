@@ -26,8 +26,8 @@ using Phases = std::span<const RenderedDispatch>;
 bool can_be_phase(const RenderedDispatch& dispatch, const Target& target) {
   const ShaderPieces& shader = dispatch.shader;
   return dispatch.workgroups > 0 && dispatch.workgroups <= kGroupsOfUnitMax * target.profile.compute_units &&
-         dispatch.operations <= kPhaseOperationsMax && shader.verbatim.empty() && shader.folded_groups == 0 &&
-         !shader.matrices;
+         dispatch.operations <= kPhaseOperationsMax && dispatch.repeats == 1 && shader.verbatim.empty() &&
+         shader.folded_groups == 0 && !shader.matrices;
 }
 
 bool reads(const RenderedDispatch& dispatch, std::size_t binding) {

@@ -24,11 +24,13 @@ struct Target {
 
   bool lists_integer_matrices = false;  // ... of i8 with sums in i32, 16 x 16 x 32
 
+  bool is_short = true;  // a plan of short dispatches that wait for one another (is_short_pass)
+
   /// Whether products may use subgroup matrices.
   bool matrices() const { return lists_matrices && tested.matrices; }
   bool integer_matrices() const { return lists_integer_matrices && tested.integer_matrices; }
   /// Whether short dispatches become the phases of resident ones (resident.hpp). Kernels are then rendered to suit that.
-  bool joins_phases() const { return tested.meetings; }
+  bool joins_phases() const { return is_short && tested.meetings; }
 };
 /// The target with the profile from the table.
 Target target_of(const AdapterInfo& adapter);
@@ -56,6 +58,7 @@ struct RenderedDispatch {
   ShaderPieces shader;  // equal work on other buffers has equal text
   std::vector<BoundRange> bindings;
   std::uint64_t workgroups = 0;   // of a resident shader: more would have no work
+  std::uint32_t repeats = 1;      // it runs so many times, each time after the one before
   double operations = 0;          // of its kernel
   std::vector<int> kernels = {};  // of which it is a part: their positions in the plan
   bool beside_previous = false;   // touches no element that the previous one writes, although ranges overlap
