@@ -646,6 +646,35 @@ TEST_F(Routines, AlignmentsOfLabels) {
       1e-4, 1e-5);
 }
 
+// More places than a workgroup has threads, and more than workgroup memory has room for. Places of one class are far apart.
+TEST_F(Routines, AlignmentsOfManyLabels) {
+  for (const auto& [count, sequences, classes, places] :
+       {std::tuple<Extent, Extent, Extent, Extent>{9, 2, 7, 301}, {4, 1, 5, 12501}}) {
+    SCOPED_TRACE(fmt::format("{} places", places));
+    const auto x = noise(count * sequences * classes, -3, -0.1), d = noise(sequences);
+    std::vector<double> at, skips, labels(static_cast<std::size_t>(sequences), 4.0);
+    labels[0] = 3;
+    for (Extent i = 0; i < sequences * places; ++i) {
+      const Extent p = i % places;
+      at.push_back(p % 2 == 0 ? 0 : static_cast<double>(1 + p / 2 % (classes - 1)));
+      skips.push_back(p > 2 && p % 2 == 1 ? 1 : 0);
+    }
+    expect_same([&, count = count, sequences = sequences, classes = classes, places = places](Side& side) {
+      graph::Tensors inputs{
+          side.arguments.make({count, sequences, classes}, x), side.arguments.make({sequences, places}, at, DType::i32),
+          side.arguments.make({sequences, places}, skips, DType::i32),
+          side.arguments.make({sequences}, std::vector<double>(labels.size(), static_cast<double>(count)), DType::i32),
+          side.arguments.make({sequences}, labels, DType::i32)};
+      const auto results = graph::call_nodes(graph::ctc_alignment_row(), inputs, {});
+      inputs.emplace_back(results[1]);
+      inputs.push_back(side.arguments.make({sequences}, d));
+      return std::vector<Tensor>{Tensor(results[0]), Tensor(results[1]),
+                                 Tensor(graph::call_nodes(graph::ctc_alignment_backward_row(), inputs, {})[0])};
+    });
+    EXPECT_EQ(kernels_.size(), 2u);
+  }
+}
+
 // In the middle of an interval, where rounding cannot choose its neighbour.
 TEST_F(Routines, CountsOfThePoissonDistribution) {
   std::vector<double> rates, units;

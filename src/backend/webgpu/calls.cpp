@@ -2,6 +2,7 @@
 
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/cache_attention.hpp"
+#include "backend/webgpu/wgsl/ctc.hpp"
 #include "backend/webgpu/wgsl/grouped.hpp"
 #include "backend/webgpu/wgsl/poisson.hpp"
 #include "backend/webgpu/wgsl/polynomials.hpp"
@@ -16,6 +17,7 @@
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
+#include "graph/ctc.hpp"
 #include "graph/grouped.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
@@ -68,6 +70,7 @@ bool accepts_put_along(const graph::Call& call) {
 bool accepts_scatter_rows(const graph::Call& call) { return has_32_bits(call.input(1).dtype()); }
 
 using Render = void (*)(const kernel::CallKernel&, const Target&, Scratch&, Rendered&);
+CallEntry alignment_entry(Render render) { return {.accepts = accepts_ctc_alignment, .render = render}; }
 CallEntry recurrence_entry(Render render) { return {.accepts = accepts_recurrence, .render = render}; }
 
 template <auto render>
@@ -103,6 +106,8 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::scatter_along_row(), {.accepts = accepts_scatter_along, .render = render_scatter_along}},
                  {&graph::last_along_row(), {.accepts = accepts_last_along, .render = render_last_along}},
                  {&graph::put_along_row(), {.accepts = accepts_put_along, .render = render_put_along}},
+                 {&graph::ctc_alignment_row(), alignment_entry(render_ctc_alignment)},
+                 {&graph::ctc_alignment_backward_row(), alignment_entry(render_ctc_alignment_backward)},
                  {&graph::poisson_quantile_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_poisson_quantile}},
