@@ -46,6 +46,7 @@ inline Recording record(const std::shared_ptr<Device>& device, const std::vector
       shader.read_only.push_back(!range.written);
       command.bindings.push_back({range.buffer, range.offset, range.bytes});
     }
+    command.repeats = dispatch.repeats;
     recording.shaders.push_back(std::move(shader));
     commands.push_back(std::move(command));
   }

@@ -14,6 +14,7 @@
 #include "backend/webgpu/wgsl/scatter_along.hpp"
 #include "backend/webgpu/wgsl/sort.hpp"
 #include "backend/webgpu/wgsl/state_scan.hpp"
+#include "backend/webgpu/wgsl/state_scan_backward.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
@@ -97,6 +98,8 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::recurrence_row(), recurrence_entry(render_recurrence)},
                  {&graph::recurrence_backward_row(), recurrence_entry(render_recurrence_backward)},
                  {&graph::state_scan_row(), {.accepts = accepts_state_scan, .render = render_state_scan}},
+                 {&graph::state_scan_backward_row(),
+                  {.accepts = accepts_state_scan_backward, .render = render_state_scan_backward}},
                  {&graph::state_convolution_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_state_convolution}},

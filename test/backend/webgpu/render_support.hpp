@@ -153,6 +153,7 @@ inline std::vector<reference::Values> results_of(const Rendered& rendered, const
       shader.read_only.push_back(!range.written);
       command.bindings.push_back({range.buffer, range.offset, range.bytes});
     }
+    command.repeats = dispatch.repeats;
     recording.shaders.push_back(shader);
     recording.commands.emplace_back(command);
   }

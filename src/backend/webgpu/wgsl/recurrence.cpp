@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/recurrence_steps.hpp"
 #include "compile/call_attributes.hpp"
@@ -62,7 +64,7 @@ class CellWriter {
     line(a_.lengths ? fmt::format("let has = i32(t) < {};", load(lengths_, "n")) : "let has = true;");
   }
 
-  const CallKernel& kernel_;
+  CallKernel kernel_;
   const Target& target_;
   const RecurrenceAttributes a_;
   const Extent steps_, sequences_, width_, gates_;
@@ -178,9 +180,11 @@ class BackwardWriter : CellWriter {
     const Extent rows = gates_ * width_;
     const StepProduct product{.rows = sequences_, .units = width_, .inner = rows, .columns = 1};
     const std::size_t products = is_gru() ? 2 : 0;  // the result with the gradient of the products
-    const RecurrenceSteps steps =
-        choose_steps(product, steps_ + 1, has_whole_lines(kernel_.outs[products], sequences_ * rows),
-                     kernel_.reads.size() + kernel_.outs.size(), target_);
+    const Extent unused = is_lstm() ? 2 : is_gru() ? 0 : 1;
+    const auto operands = kernel_.reads.size() + kernel_.outs.size() - static_cast<std::size_t>(unused);
+    if (operands > target_.limits.storage_buffers) join_operands(scratch, rendered);
+    const RecurrenceSteps steps = choose_steps(
+        product, steps_ + 1, has_whole_lines(kernel_.outs[products], sequences_ * rows), operands, target_);
     bind(transposed_weight(scratch, rendered));
     const StepDispatch dispatch(steps, target_, bindings_, scratch);
     bindings_.resolve();
@@ -214,9 +218,26 @@ class BackwardWriter : CellWriter {
   }
 
  private:
+  /// Copies the first states and the given gradients into one buffer, for devices that bind few: there they share a binding.
+  void join_operands(Scratch& scratch, Rendered& rendered) {
+    std::vector<std::size_t> places{is_lstm() ? std::size_t{4} : std::size_t{2}};
+    for (std::size_t i = weight_place() + 1 + (a_.lengths ? 1 : 0); i < kernel_.reads.size(); ++i) places.push_back(i);
+    Extent count = 0;
+    for (const std::size_t place : places) count += kernel_.reads[place].count;
+    Operand to = scratch.add(DType::f32, count);
+    const std::size_t first = rendered.dispatches.size();
+    for (const std::size_t place : places) {
+      to.count = kernel_.reads[place].count;
+      render_copy(kernel_.reads[place], to, target_, scratch, rendered);
+      kernel_.reads[place] = to;
+      to.offset += to.count;
+    }
+    rendered.set_aside(first);
+  }
+
+  std::size_t weight_place() const { return is_lstm() ? 5 : is_gru() ? 3 : 2; }
   Operand transposed_weight(Scratch& scratch, Rendered& rendered) {
-    const std::size_t place = 2 + (is_lstm() ? 3 : is_gru() ? 1 : 0);
-    const Operand weight = kernel_.reads[place], turned = scratch.add(DType::f32, weight.count);
+    const Operand weight = kernel_.reads[weight_place()], turned = scratch.add(DType::f32, weight.count);
     const Extent rows = gates_ * width_;
     kernel::LoopKernel loop;
     loop.name = kernel_.name + ".weight";
