@@ -17,8 +17,9 @@ struct CtcOptions {
 };
 /// -log of the probability of all alignments of the labels with the steps: a label may last several steps, and blanks may
 /// separate labels. Shapes: log_probabilities [T, N, classes], targets integers [N, S], of which sequence n has the first
-/// target_lengths[n], input_lengths and target_lengths integers [N]. A sequence whose labels do not fit gives infinity. The
-/// plan has nodes for each step, so its size grows with T. Gradients to any order.
+/// target_lengths[n], input_lengths and target_lengths integers [N]. A sequence whose labels do not fit gives infinity. One
+/// kernel takes all steps, and a few their gradient, so a plan does not grow with T; gradients of gradients are made of ops for each
+/// step. Gradients to any order.
 /// Errors  ShapeError for shapes that do not fit; UsageError for a blank that is not a class.
 /// Source  Graves et al. 2006, "Connectionist temporal classification"
 Tensor ctc(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,

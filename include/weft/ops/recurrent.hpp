@@ -20,8 +20,9 @@ struct RecurrentWeights {
 };
 
 // All take x [T, N, I] and first states [N, H]. Products with x are one product for all steps; then one kernel takes the states
-// through all steps, and another one takes gradients back. A device without these kernels unrolls the steps. `reverse` goes from the last step to the first. Dtypes: floats. Errors: ShapeError for operands that do not fit,
-// and for no steps; DTypeError.
+// through all steps, and another one takes gradients back, on the CPU and on GPUs: a plan does not grow with T. `reverse` goes from
+// the last step to the first. Dtypes: floats; states of f16 and bf16 are in f32 between the steps. Errors: ShapeError for operands that
+// do not fit, and for no steps; DTypeError.
 
 /// h = tanh(Wi x + bi + Wh h + bh), or with `relu` max(., 0) in place of tanh.
 [[nodiscard]] RecurrentStates rnn(const Tensor& x, const Tensor& h, const RecurrentWeights& weights, bool relu = false,

@@ -34,8 +34,8 @@ struct ShortConvolution {
 /// Shapes    x, dt [B, T, D], a [D, N], b, c [B, T, N], state [B, D, N] or undefined for zeros -> y [B, T, D], state [B, D, N]
 /// Dtypes    floats, of one dtype
 /// Errors    ShapeError for operands that do not fit, and for no steps; DTypeError
-/// Gradient  of all inputs. On the CPU states are kept for every 32nd step and computed again in between; elsewhere those of all
-///           steps are, B T D N elements
+/// Gradient  of all inputs. States are kept for every 32nd step on the CPU, for every 8th on a GPU, and computed again in
+///           between
 /// Source    Gu and Dao 2023, arXiv:2312.00752
 [[nodiscard]] StateSpaceScan selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
                                             const Tensor& c, const Tensor& state = {}, Where where = Where::current());

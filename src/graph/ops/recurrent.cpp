@@ -70,22 +70,24 @@ Tensors layer(const Call& call, std::size_t states, RecurrentCell cell, bool rev
   // A GRU multiplies what comes from h, bias included, before it adds.
   Tensor bias = o.input_bias;
   if (bias.defined() && !is_gru) bias = bias + o.hidden_bias;
-  const Tensor gates = weft::linear(o.x, o.input, bias, call.where());
   const Tensor lengths = o.lengths.defined() ? weft::cast(o.lengths, DType::i32) : Tensor();
   const bool has_bias = is_gru && o.hidden_bias.defined();
-  Tensors operands{gates, o.h};
-  if (states > 1) operands.push_back(o.c);
-  operands.push_back(o.hidden);
-  if (has_bias) operands.push_back(o.hidden_bias);
+  // States of narrow floats are not rounded between the steps.
+  const auto wide = [&](const Tensor& t) { return weft::cast(t, compute_type(o.x.dtype())); };
+  Tensors operands{wide(weft::linear(o.x, o.input, bias, call.where())), wide(o.h)};
+  if (states > 1) operands.push_back(wide(o.c));
+  operands.push_back(wide(o.hidden));
+  if (has_bias) operands.push_back(wide(o.hidden_bias));
   if (lengths.defined()) operands.push_back(lengths);
   const RecurrenceAttributes attributes{
       .cell = cell, .reverse = reverse, .bias = has_bias, .lengths = lengths.defined()};
   const std::vector<NodeRef> made = call_nodes(recurrence_row(), std::move(operands),
                                                words_of(recurrence_row().attributes, attributes), call.where());
-  const Tensor all(made[0]);
+  const auto narrow = [&](const NodeRef& node) { return weft::cast(Tensor(node), o.x.dtype()); };
+  const Tensor all = narrow(made[0]);
   const Extent last = reverse ? 0 : all.dim(0) - 1;
   Tensors list{all, weft::select(all, 0, last)};
-  if (states > 1) list.push_back(weft::select(Tensor(made[1]), 0, last));
+  if (states > 1) list.push_back(weft::select(narrow(made[1]), 0, last));
   if (lengths.defined()) {
     const Tensor step(iota({all.dim(0), all.dim(1), 1}, 0, DType::i32, all.device()));
     list[0] = elementwise("where", {step < weft::unsqueeze(lengths, -1), all, zeros_like(all)}, {}, call.where());
