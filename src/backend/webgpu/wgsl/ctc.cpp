@@ -30,8 +30,8 @@ class CtcShader : public RoutineShader {
         places(kernel.shapes[1][1]),
         in_workgroup(places * 8 <= static_cast<Extent>(target.limits.workgroup_bytes)),
         kernel_(kernel) {
-    pieces.threads =
-        std::clamp(static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(places))), kLinkThreads, kCtcThreadsMax);
+    const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(std::min<Extent>(places, kCtcThreadsMax)));
+    pieces.threads = std::max(static_cast<int>(wanted), kLinkThreads);
   }
 
   void read_operands() {
@@ -45,7 +45,7 @@ class CtcShader : public RoutineShader {
   static std::string never() { return fmt::format("{:e}f", graph::kNeverLog); }
   std::string row(const std::string& t) const { return fmt::format("(({}) * {}u + n) * {}u", t, sequences, places); }
 
-  /// Functions that the body calls: of places `p` as i32, of texts of three logarithms.
+  /// Functions that the body calls.
   void declare_functions() {
     const std::string_view log = pieces.helpers.use("log_f32"), exp = pieces.helpers.use("exp_f32");
     pieces.functions.push_back(
@@ -77,6 +77,20 @@ class CtcShader : public RoutineShader {
                        reached(fmt::format("u32(place{})", before))));
     }
     line(fmt::format("let total = $log_sum(ended0, ended1, {});", never()));
+  }
+  /// Of the operand [T, N, P] that is written, the last two steps are in a workgroup array too, if that has room: here it is declared,
+  /// read at a place, and both are written at place `p`.
+  void share_steps(std::string array) {
+    if (in_workgroup) pieces.share(std::move(array), "f32", 2 * places);
+  }
+  std::string of_step(const std::string& array, int written, const std::string& t, const std::string& p) const {
+    return in_workgroup ? fmt::format("${}[(({}) & 1u) * {}u + {}]", array, t, places, p)
+                        : at(written, row(t) + " + " + p);
+  }
+  std::string keep(const std::string& array, int written, const std::string& t, const std::string& value) const {
+    const std::string in_array =
+        in_workgroup ? fmt::format("    {} = {};\n", of_step(array, written, t, "p"), value) : "";
+    return in_array + "    " + put(written, row(t) + " + p", value) + "\n";
   }
   void each_place(const std::string& body) {
     line(fmt::format("for (var p = thread; p < {}u; p += {}u) {{", places, pieces.threads));
@@ -124,16 +138,10 @@ RenderedDispatch flows_of(const CallKernel& kernel, const Operand& flows, const 
   const int reached = s.read(kernel.reads[5]), gradient = s.read(kernel.reads[6]), to = s.write(flows);
   s.resolve();
   s.declare_functions();
-  if (s.in_workgroup) s.pieces.share("flow_of_step", "f32", 2 * s.places);
+  s.share_steps("flow_of_step");
   const std::string_view exp = s.pieces.helpers.use("exp_f32");
-  const auto flow_at = [&](const std::string& t, const std::string& p) {
-    return s.in_workgroup ? fmt::format("$flow_of_step[(({}) & 1u) * {}u + {}]", t, s.places, p)
-                          : s.at(to, s.row(t) + " + " + p);
-  };
-  const auto keep = [&](const std::string& t) {
-    return (s.in_workgroup ? fmt::format("    {} = flow;\n", flow_at(t, "p")) : std::string()) + "    " +
-           s.put(to, s.row(t) + " + p", "flow") + "\n";
-  };
+  const auto flow_at = [&](const std::string& t, const std::string& p) { return s.of_step("flow_of_step", to, t, p); };
+  const auto keep = [&](const std::string& t) { return s.keep("flow_of_step", to, t, "flow"); };
   s.line("let n = group;");
   s.line("let step_count = " + s.at(s.steps, "n") + ";");
   s.declare_total(
@@ -215,15 +223,11 @@ void render_ctc_alignment(const CallKernel& kernel, const Target& target, Scratc
   const int totals = s.write(kernel.outs[0]), all = s.write(kernel.outs[1]);
   s.resolve();
   s.declare_functions();
-  if (s.in_workgroup) s.pieces.share("reached_of_step", "f32", 2 * s.places);
+  s.share_steps("reached_of_step");
   const auto reached = [&](const std::string& t, const std::string& p) {
-    return s.in_workgroup ? fmt::format("$reached_of_step[(({}) & 1u) * {}u + {}]", t, s.places, p)
-                          : s.at(all, s.row(t) + " + " + p);
+    return s.of_step("reached_of_step", all, t, p);
   };
-  const auto keep = [&](const std::string& t) {
-    return (s.in_workgroup ? fmt::format("    {} = next;\n", reached(t, "p")) : std::string()) + "    " +
-           s.put(all, s.row(t) + " + p", "next") + "\n";
-  };
+  const auto keep = [&](const std::string& t) { return s.keep("reached_of_step", all, t, "next"); };
   s.line("let n = group;");
   s.line("let step_count = " + s.at(s.steps, "n") + ";");
   s.each_place(fmt::format("    var next = {};\n"

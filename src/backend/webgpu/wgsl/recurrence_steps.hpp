@@ -1,12 +1,12 @@
-// The steps of a recurrence as dispatches. A step needs the results of the one before, of all workgroups that have units of the same
-// rows. There are four ways:
+// The steps of a recurrence as dispatches. A step needs the results of the step before, from all workgroups that have units of the same
+// rows. There are these ways:
 //
-// - alone: a workgroup takes all units of its rows through all steps. It waits for itself only, but a device is full only if there
-//   are many rows, and a step takes long if there are many units.
+// - once: there is one step, and nobody waits.
+// - alone: a workgroup takes all units of its rows through all steps. It waits for no other, but a device is full only if there are
+//   many rows, and a step takes long if there are many units.
 // - meeting: a resident dispatch (resident.hpp), whose workgroups meet after each step.
-// - once: there is one step.
 // - tickets: a dispatch that is repeated for each step. Repeats have the same text and bindings, so a plan does not grow with the
-//   steps. A workgroup takes a ticket from a counter, which says the step and the tile.
+//   steps. A workgroup takes a ticket from a counter; the ticket's number gives the step and the tile.
 #pragma once
 
 #include <string>
@@ -23,12 +23,13 @@ struct RecurrenceSteps {
   Extent count = 0;  // of steps
 };
 
-/// The way for `count` steps with such a product. `has_lines`: what one step writes for the next begins and ends with a line of memory,
-/// so that workgroups may meet. `operands`: those of the dispatch; the ways of many workgroups need a binding more.
+/// The way for `count` steps with such a product. `has_lines`: has_whole_lines of what one step writes for the next. `operands`: their
+/// number in the dispatch; meetings and tickets need a binding more.
 RecurrenceSteps choose_steps(const StepProduct& product, Extent count, bool has_lines, std::size_t operands,
                              const Target& target);
 
-/// Whether a step's results [.., bytes_of_step], which begin at an element of a buffer, begin and end with a line.
+/// Whether each step's part of an array begins and ends with a line of memory. A compute unit keeps lines that it has read, so
+/// workgroups may meet only if no step writes into a line that an earlier step has read.
 bool has_whole_lines(const kernel::Operand& operand, Extent elements_of_step);
 
 /// The dispatches of a shader whose body computes `tile` of step `i` in all threads of a workgroup. Is made before the bindings are

@@ -75,10 +75,7 @@ class BackwardScanShader : RoutineShader {
   }
 
   RenderedDispatch keep_states() {
-    x_ = read(kernel_.reads[0]);
-    dt_ = read(kernel_.reads[1]);
-    a_ = read(kernel_.reads[2]);
-    b_ = read(kernel_.reads[3]);
+    read_scan();
     state_ = read(kernel_.reads[5]);
     scratch_ = write(arrays_.all);
     resolve();
@@ -97,10 +94,7 @@ class BackwardScanShader : RoutineShader {
   }
 
   RenderedDispatch go_back() {
-    x_ = read(kernel_.reads[0]);
-    dt_ = read(kernel_.reads[1]);
-    a_ = read(kernel_.reads[2]);
-    b_ = read(kernel_.reads[3]);
+    read_scan();
     c_ = read(kernel_.reads[4]);
     const int d_state = read(kernel_.reads[6]);
     d_y_ = read(kernel_.reads[7]);
@@ -146,6 +140,12 @@ class BackwardScanShader : RoutineShader {
   }
 
  private:
+  void read_scan() {
+    x_ = read(kernel_.reads[0]);
+    dt_ = read(kernel_.reads[1]);
+    a_ = read(kernel_.reads[2]);
+    b_ = read(kernel_.reads[3]);
+  }
   /// Statements for each state of the thread that there is.
   template <class Write>
   void each_state(Write write) {
@@ -224,10 +224,10 @@ class BackwardScanShader : RoutineShader {
       line(fmt::format("  let g = flow{} + d_y * {};", k, at(c_, "shared_at + n" + k)));
       line(fmt::format("  let before = {};", state_of_step(k)));
       line(fmt::format("  let kept = {};", kept(k)));
-      line(fmt::format("  let to_kept = g * before * kept;"));
-      line(fmt::format("  $parts_of_b[{}u + thread] = select(0f, g * moved, is_there);", std::stoll(k) * kBackThreads));
-      line(fmt::format("  $parts_of_c[{}u + thread] = select(0f, d_y * (before * kept + moved * b), is_there);",
-                       std::stoll(k) * kBackThreads));
+      line("  let to_kept = g * before * kept;");
+      const std::string place = fmt::format("[{}u * {}u + thread]", k, kBackThreads);
+      line("  $parts_of_b" + place + " = select(0f, g * moved, is_there);");
+      line("  $parts_of_c" + place + " = select(0f, d_y * (before * kept + moved * b), is_there);");
       line("  to_moved += g * b;");
       line(fmt::format("  to_rate += to_kept * rate{};", k));
       line(fmt::format("  of_rate{} += to_kept * dt;", k));

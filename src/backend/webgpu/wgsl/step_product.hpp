@@ -35,8 +35,7 @@ struct StepTile {
 /// `alone`: a workgroup takes all units of its rows, one tile after another. Otherwise tiles are for workgroups side by side.
 StepTile choose_step_tile(const StepProduct& product, bool alone, const Target& target);
 
-/// Writes the statements. They use the variables `thread`, `tile` and `i`, the number of the step, which must all be uniform but the
-/// first.
+/// Writes the statements. They use the variables `thread`, `tile`, and `i`, the number of the step. The last two must be uniform.
 class StepProductWriter {
  public:
   /// Text of an element of A or W, by texts of n (or a row of W) and k.
@@ -57,7 +56,7 @@ class StepProductWriter {
   void share(ShaderPieces& shader) const;
   /// `top` and `left`: the first row and unit of the tile.
   std::string declare_tile() const;
-  /// Computes the tile. Afterwards `sums` may be used, until the next barrier behind `end`.
+  /// Computes the tile. `sums` can then be read between begin_results and end_results.
   std::string compute(const Source& source) const;
   /// The begin of a loop over the tile's rows and units that are there: declares `n` and `u`.
   std::string begin_results() const;

@@ -127,12 +127,13 @@ TEST_F(WgslRecurrenceTest, TargetsOfAllLimits) {
   const Case cases[] = {
       {"many workgroups", target(132), {4, 3, 132}, RecurrentCell::lstm, true, 4},
       {"rows of several tiles", target(16, 32768), {3, 75, 80}, RecurrentCell::gru, false, 3},
+      {"weights that are kept", target(132, 32768), {4, 3, 24}, RecurrentCell::lstm, false, 1},
       {"too few bindings for a counter", target(132, 16384, 8), {3, 2, 90}, RecurrentCell::lstm, true, 1},
       {"one compute unit", target(1), {3, 5, 140}, RecurrentCell::rnn, false, 1},
       {"little workgroup memory", target(16, 2048), {2, 40, 133}, RecurrentCell::rnn, true, 2},
       {"tiles of 64 rows", target(6, 65536), {2, 130, 136}, RecurrentCell::gru, true, 2},
       {"one sequence", target(132), {3, 1, 129}, RecurrentCell::gru, false, 3}};
-  for (const Case& c : cases_to_run(cases, 2)) {
+  for (const Case& c : cases_to_run(cases, 3)) {
     SCOPED_TRACE(c.name);
     const CallOf call = forward(c.size, c.cell, c.has_lengths);
     const Rendered rendered = rendered_of(call, c.target);
