@@ -1,4 +1,4 @@
-"""Softmax, norms, losses, rope, attention, updates."""
+"""Softmax, norms, losses, rope, attention, updates, recurrences."""
 import math
 
 import numpy as np
@@ -126,4 +126,34 @@ def updates(judge):
         batch.run()
 
 
-SUBJECTS = [softmax_and_norms, losses, attention, updates]
+def cell_reference(kind, reverse):
+    def reference(x, *operands):
+        states, weights = operands[:-4], operands[-4:]
+        first = tuple(s[None] for s in states) if kind == "lstm" else states[0][None]
+        function = {"rnn": torch._VF.rnn_tanh, "gru": torch._VF.gru, "lstm": torch._VF.lstm}[kind]
+        y, *last = function(x.flip(0) if reverse else x, first, list(weights), True, 1, 0.0, False, False, False)
+        return (y.flip(0) if reverse else y, *(s[0] for s in last))
+    return reference
+
+
+def recurrences(judge):
+    """Widths for one workgroup of a GPU and for several, and alignments with more places than it has threads."""
+    for dtype in judge.dtypes():
+        batch = Batch(judge, dtype)
+        for kind, gates, width in (("rnn", 1, 24), ("rnn", 1, 140), ("gru", 3, 33), ("gru", 3, 80), ("lstm", 4, 48), ("lstm", 4, 72)):
+            for reverse in (False, True):
+                steps, sequences, inputs, bound = 9, 5, 7, width ** -0.5
+                arrays = [batch.array((steps, sequences, inputs)), *(batch.array((sequences, width), -1, 1) for _ in range(2 if kind == "lstm" else 1)),
+                          *(batch.array(shape, -bound, bound) for shape in ((gates * width, inputs), (gates * width, width), (gates * width,), (gates * width,)))]
+                batch.case(f"{kind} of {width}, reverse {reverse}", kind, arrays, cell_reference(kind, reverse), {"reverse": reverse})
+        for labels, steps in ((4, 11), (150, 310)):
+            targets = batch.random.integers(1, 6, (3, labels), dtype=np.int32)
+            lengths = np.int32([steps, steps - 3, steps]), np.int32([labels, labels // 2, 0])
+            batch.case(f"ctc_loss of {labels} labels", [("log_softmax", [0], {"axis": -1}), ("ctc_loss", ["_0", 1, 2, 3], {})],
+                       [batch.array((steps, 3, 6)), targets, *lengths],
+                       lambda x, t, n, m: F.ctc_loss(torch.log_softmax(x, -1), t.long(), n.long(), m.long()),
+                       gradient_relative=1e-4 if dtype == np.float32 else None)  # sums of 310 logarithms
+        batch.run()
+
+
+SUBJECTS = [softmax_and_norms, losses, attention, updates, recurrences]
