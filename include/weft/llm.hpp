@@ -77,6 +77,10 @@ struct LoadOptions {
   /// each may take them. A CPU beside GPUs has no limit, and takes the layers for which they have no room.
   std::uint64_t device_memory = 0;
   std::string chat_template = {};  ///< its text, in place of the model's own
+  /// Of a GGUF file: the file with the tower and projector of a model that sees images (an mmproj file). Empty: one beside the model,
+  /// whose name has "mmproj" in it, if it belongs to the model; `describe` names it in a note. "none": none. FileError for a file
+  /// of another model.
+  std::filesystem::path mmproj = {};
   Device device = default_device();
   /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; states of tokens go
   /// from one to the next through the host, 4 bytes an element. Empty: all of the model is on `device`.
@@ -328,6 +332,8 @@ class Model {
   std::vector<ModelPart> parts() const;  ///< what each device has; one part for a model on one device
   bool has_template() const;
   bool reads_images() const;
+  /// What users should know of how the files were read, a sentence each: the mmproj file that was found, and what was left out.
+  const std::vector<std::string>& notes() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.
   std::string describe(bool graph = false) const;
 

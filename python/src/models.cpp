@@ -220,6 +220,7 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("trained_context", &llm::Model::trained_context)
       .def_prop_ro("has_template", &llm::Model::has_template)
       .def_prop_ro("reads_images", &llm::Model::reads_images)
+      .def_prop_ro("notes", &llm::Model::notes)
       .def_prop_ro("device", &llm::Model::device)
       .def_prop_ro("parts",
                    [](const llm::Model& self) {
@@ -243,6 +244,9 @@ void bind_models(nb::module_& m) {
         take(given, "keep_packed", options.keep_packed);
         take(given, "device_memory", options.device_memory);
         take(given, "chat_template", options.chat_template);
+        std::string mmproj;
+        take(given, "mmproj", mmproj);
+        options.mmproj = mmproj;
         take(given, "cache", cache);
         take(given, "device", device);
         take(given, "split", options.split);

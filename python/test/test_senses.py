@@ -74,6 +74,15 @@ class Vision(Folder):
             plain.describe_image(photo, "w1").result()
 
 
+    def test_the_file_of_a_tower_is_for_gguf_files(self):
+        tiny_media.put_vision_model("llava", self.folder / "llava")
+        model = llm.load(self.folder / "llava", context=128, keep_packed=False, mmproj="none")
+        self.assertTrue(model.reads_images)  # a folder has its own
+        self.assertEqual(model.notes, [])
+        with self.assertRaisesRegex(weft.UsageError, "leave mmproj out"):
+            llm.load(self.folder / "llava", context=128, keep_packed=False, mmproj=self.folder / "mmproj.gguf")
+
+
 class Speech(Folder):
     def setUp(self):
         super().setUp()

@@ -218,6 +218,11 @@ class Model:
     def reads_images(self) -> bool:
         return bool(self._native.reads_images)
 
+    @property
+    def notes(self) -> list[str]:
+        """What there is to know of how its files were read, a sentence each."""
+        return [str(note) for note in self._native.notes]
+
     def __repr__(self) -> str:
         return str(self._native.describe()).rstrip()
 
@@ -234,6 +239,7 @@ class ModelPart(NamedTuple):
 
 def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f32", "f16", "q8"] = "f32", exact: bool = False,
          whole_cache: bool = False, keep_packed: bool = True, device_memory: int = 0, chat_template: str = "",
+         mmproj: Path = "",
          device: DeviceLike | Sequence[DeviceLike] | None = None, split: Sequence[float] = (), layers: Sequence[int] = (),
          progress: Callable[[int, int], Any] | None = None) -> Model:
     """Loads a GGUF file, or a folder with config.json, tokenizer.json and safetensors.
@@ -245,12 +251,14 @@ def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f3
     keep_packed    packed weights stay in the cache folder, and are mapped from there the next time
     device_memory  bytes that weights and cache may take together (of several devices: on each GPU); 0: no such limit
     chat_template  its text, in place of the model's own
+    mmproj         of a GGUF file: the file with the part of the model that sees images; "": one beside the model, if it fits;
+                   "none": none
     device         one, or several that divide the layers in this order: ["webgpu:0", "cpu"]
     split          shares of several devices in the bytes: [3, 1]; by default equal
     layers         in place of shares, layers of each device; the last may be left out, and that device takes the rest
     progress       progress(done, total) gets bytes of weights
     """
     options = {"context": context, "sequences": sequences, "cache": cache, "exact": exact, "whole_cache": whole_cache,
-               "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "device": device,
+               "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "mmproj": str(mmproj), "device": device,
                "split": list(split), "layers": list(layers)}
     return Model(_weft._load_model(path, options, progress))

@@ -90,7 +90,8 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
        .input =
            schema_of(R"({"type": "object", "required": ["path", "model"], "additionalProperties": false, "properties": {
                   "path": {"type": "string"}, "model": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
-                  "context": {"type": "integer", "minimum": 0, "default": 0, "description": "positions; 0: the model's own, at most 4096"}}})"),
+                  "context": {"type": "integer", "minimum": 0, "default": 0, "description": "positions; 0: the model's own, at most 4096"},
+                  "mmproj": {"type": "string", "description": "of a GGUF file: the file with the part of the model that sees images; without it, the model reads texts"}}})"),
        .errors = {{"MODEL_EXISTS", "the name is taken", true, 409},
                   {"MODEL_LIMIT", "as many models are loaded as there may be", true, 429},
                   {"FILE_ERROR", "a file that is missing or damaged"}},
@@ -100,9 +101,14 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
         const std::string& name = call.input("model").string();
         models->check_free(name);
         require_right(call, "weights", call.input("path").string(), "read");
+        llm::LoadOptions load{.context = call.input("context").integer(), .mmproj = "none"};
+        // A file that lies beside the model is not taken unasked: the right to read one is no right to the other.
+        if (const Value* mmproj = call.input().find("mmproj")) {
+          require_right(call, "weights", mmproj->string(), "read");
+          load.mmproj = allowed_path(options, mmproj->string(), false);
+        }
         try {
-          models->add(name, llm::load(allowed_path(options, call.input("path").string(), false),
-                                      {.context = call.input("context").integer()}));
+          models->add(name, llm::load(allowed_path(options, call.input("path").string(), false), load));
         } catch (const FileError& error) {
           throw OperationError("FILE_ERROR", error.what());
         }

@@ -206,7 +206,9 @@ class Chat {
   void take_image(const std::filesystem::path& path) {
     if (!model_.reads_images())
       throw UsageError(
-          fmt::format("{}: the model reads no images; take a folder of LLaVA, Idefics3 or SmolVLM", path.string()));
+          fmt::format("{}: the model reads no images; take the folder of a model that sees (docs/vision.md), or give "
+                      "the mmproj file of a GGUF file with --mmproj",
+                      path.string()));
     images_.emplace_back(image::read(path));
   }
 
@@ -477,6 +479,7 @@ void set_up_chat(CLI::App& app, Action& action) {
   auto request = std::make_shared<ChatRequest>();
   request->draw.generate.max_tokens = 1024;
   add_model_options(app, request->model);
+  add_image_options(app, request->model);
   app.add_option("question", request->question, "answer this and end, instead of a chat");
   app.add_option("-p,--prompt", request->prompt, "the same");
   app.add_option("-f,--file", request->file,

@@ -47,7 +47,9 @@ void set_up_describe(CLI::App& app, Action& action) {
   r.draw.generate.max_tokens = 256;
   r.draw.generate.sampling.temperature = 0;
   app.footer("docs/vision.md lists the models.");
-  add_model_options(app, r.model, "folder of a model that sees: Qwen-VL, Gemma 3, SmolVLM and others");
+  add_model_options(app, r.model,
+                    "folder of a model that sees: Qwen-VL, Gemma 3, SmolVLM and others; or its GGUF file");
+  add_image_options(app, r.model);
   app.add_option("image", r.image, "PNG or JPEG file")->required();
   app.add_option("prompt", r.prompt, "what to say about it")->capture_default_str();
   app.add_option("--image", r.more, "a further image; may be given several times")->allow_extra_args(false);

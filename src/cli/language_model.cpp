@@ -41,6 +41,14 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
                "pack weights for the CPU at each start, and keep no packed copy in the cache folder");
 }
 
+void add_image_options(CLI::App& app, ModelOptions& o) {
+  o.mmproj.clear();
+  app.add_option(
+      "--mmproj", o.mmproj,
+      "of a GGUF file: the file with the part of the model that sees images; by default one beside the model "
+      "whose name has mmproj in it, if it fits; none: no images");
+}
+
 void add_division_options(CLI::App& app, std::vector<double>& split, std::vector<std::int64_t>& layers) {
   app.add_option("--split", split,
                  "shares of several devices in the bytes of weights and cache, as in 3,1; by default they are equal")
@@ -200,6 +208,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
                            : read_text_file(o.chat_template, text::TemplateLimits().max_source_bytes)};
   set_devices(load, o.device, o.split, o.layers);
   load.cache = parse_cache_type(o.cache);
+  load.mmproj = o.mmproj;
   Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -210,7 +219,11 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
                      done == total);
     };
   llm::Model model = llm::load(model_path(o.path), load);
-  if (console.is_terminal()) console.print(model.describe() + "\n");
+  if (console.is_terminal())
+    console.print(model.describe() + "\n");
+  else
+    for (const std::string& note : model.notes())
+      if (note.find("beside the model") != std::string::npos) put_message("note: " + note);
   if (model.context() > model.trained_context())
     put_message(
         fmt::format("note: a context of {}, but the model was trained for {} positions: it writes poorly beyond them; "

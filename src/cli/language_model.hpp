@@ -19,11 +19,15 @@ struct ModelOptions {
   std::int64_t context = 0, threads = 0;
   std::string device_memory;
   std::filesystem::path chat_template;
+  std::filesystem::path mmproj = "none";  // see add_image_options
   bool whole_cache = false, exact = false, no_packed_file = false;
 };
 void add_model_options(
     CLI::App& app, ModelOptions& options,
     const std::string& what = "GGUF file, or folder with config.json, tokenizer.json and safetensors");
+
+/// --mmproj, for commands that show the model images. Other commands load no tower.
+void add_image_options(CLI::App& app, ModelOptions& options);
 
 struct DrawOptions {
   llm::GenerateOptions generate;

@@ -129,6 +129,7 @@ void set_up_serve(CLI::App& app, Action& action) {
   OpenAiRequest& r = *request;
   app.footer("docs/serving.md describes routes, structured output, tools and limits.");
   add_model_options(app, r.model);
+  add_image_options(app, r.model);
   app.add_option("--transcriber", r.transcriber,
                  "folder of a Whisper model for /v1/audio/transcriptions; it may also be the model itself");
   app.add_option("--voice", r.voice, "folder of a VITS voice for /v1/audio/speech; it may also be the model itself");

@@ -27,6 +27,9 @@ constexpr Architecture kArchitectures[] = {
     {"qwen2_5_vl_text", "qwen2vl", ""},
     {"qwen2_5_vl", "qwen2vl", ""},
     {"qwen3", "qwen3", "Qwen3ForCausalLM"},
+    {"qwen3", "qwen3vl", "Qwen3ForCausalLM"},  // likewise
+    {"qwen3_vl_text", "qwen3vl", ""},
+    {"qwen3_vl", "qwen3vl", ""},
     {"gemma", "gemma", "GemmaForCausalLM"},
     {"gemma2", "gemma2", "Gemma2ForCausalLM"},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
@@ -46,12 +49,7 @@ constexpr Architecture kArchitectures[] = {
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
 };
 
-/// GGUF keeps numbers as f32: 9.99999997e-07 was written as 1e-06.
-double tidy(double value) {
-  const auto narrow = static_cast<float>(value);
-  return static_cast<double>(narrow) == value ? std::strtod(fmt::format("{}", narrow).c_str(), nullptr) : value;
-}
-std::vector<double> tidy(std::vector<double> values) {
+std::vector<double> all_tidy(std::vector<double> values) {
   for (double& value : values) value = tidy(value);
   return values;
 }
@@ -113,8 +111,8 @@ Json scaling_to_json(const ModelConfig& c) {
       break;
     case Kind::longrope:
       json = {{c.architecture == "phi3" ? "type" : "rope_type", "longrope"},
-              {"short_factor", tidy(s.short_factors)},
-              {"long_factor", tidy(s.long_factors)}};
+              {"short_factor", all_tidy(s.short_factors)},
+              {"long_factor", all_tidy(s.long_factors)}};
       // Phi-3 says it beside.
       if (c.architecture != "phi3") json["original_max_position_embeddings"] = original;
       break;
@@ -128,6 +126,11 @@ Json scaling_to_json(const ModelConfig& c) {
 }
 
 }  // namespace
+
+double tidy(double value) {
+  const auto narrow = static_cast<float>(value);
+  return static_cast<double>(narrow) == value ? std::strtod(fmt::format("{}", narrow).c_str(), nullptr) : value;
+}
 
 std::string architecture_elsewhere(const ModelConfig& c) {
   if (!c.from_gguf) {

@@ -9,6 +9,9 @@
 
 namespace weft::llm {
 
+/// The number that was meant where a file keeps it as f32: 9.99999997e-07 was written as 1e-06.
+double tidy(double value);
+
 /// The model_type or general.architecture that the other kind of file calls a model by.
 std::string architecture_elsewhere(const ModelConfig& config);
 

@@ -18,7 +18,9 @@
 #include "io/safetensors.hpp"
 #include "llm/builder.hpp"
 #include "llm/config_write.hpp"
+#include "llm/convert_values.hpp"
 #include "llm/convert_vocabulary.hpp"
+#include "llm/mmproj_write.hpp"
 #include "llm/model_folder.hpp"
 #include "llm/read_config.hpp"
 #include "weft/error.hpp"
@@ -129,23 +131,6 @@ std::vector<float> transposed(const std::vector<float>& values, std::size_t rows
   return turned;
 }
 
-/// Rows 2i and 2i + 1 of a head turn together, or rows i and i + D/2.
-std::vector<float> with_rows_turned(const std::vector<float>& values, Extent heads, Extent dims, std::size_t width,
-                                    bool to_neighbours) {
-  std::vector<float> turned = values;
-  const std::size_t rows = values.size() / width, head_rows = rows / static_cast<std::size_t>(heads),
-                    pairs = static_cast<std::size_t>(dims) / 2;
-  for (std::size_t head = 0; head < rows; head += head_rows)
-    for (std::size_t i = 0; i < pairs; ++i)
-      for (std::size_t member = 0; member < 2; ++member) {
-        const std::size_t half = head + i + member * pairs, neighbour = head + 2 * i + member;
-        const std::size_t source = to_neighbours ? half : neighbour, target = to_neighbours ? neighbour : half;
-        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(source * width), width,
-                    turned.begin() + static_cast<std::ptrdiff_t>(target * width));
-      }
-  return turned;
-}
-
 /// The values of one of the tensors that are written.
 std::vector<float> values_of(const io::TensorSource& source, const Move& move, std::size_t part, Extent rope_dims) {
   std::vector<float> values;
@@ -178,17 +163,6 @@ std::vector<float> values_of(const io::TensorSource& source, const Move& move, s
     values = move.from_transposed ? transposed(values, columns, rows) : transposed(values, rows, columns);
   }
   return values;
-}
-
-void put_as(BlockType type, const std::vector<float>& values, const io::TensorSource& source, std::string_view name,
-            const std::function<void(std::span<const std::byte>)>& put) {
-  if (type == BlockType::f32) return put(std::as_bytes(std::span(values)));
-  std::vector<std::byte> bytes(values.size() * 2);
-  quantise(type, values, bytes);
-  if (const auto bad = find_not_finite(type, bytes))
-    throw FileError(fmt::format("{}: {}: element {} is too large for {}; take --type BF16 or F32",
-                                source.path().string(), quote(name), *bad, file_name_of(type)));
-  put(bytes);
 }
 
 /// Checks that both files describe the same computation.
@@ -274,7 +248,8 @@ struct Conversion {
           "{}: models whose layers keep states are not converted between GGUF files and folders; the output's "
           "ending .safetensors converts the tensors alone",
           config.source));
-    // The tower stays out, and with it what joins it to the language model.
+    // The tower is written apart, and with it what joins it to the language model.
+    sees = config;
     config.reads_images = config.sees_images_whole = false;
     config.image_layers = 0;
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
@@ -297,9 +272,11 @@ struct Conversion {
   const ConvertOptions& options;
   TensorNames names;
   ModelConfig config;
-  /// Notes the tensors that are not part of a language model, which are not converted.
-  std::vector<std::string> notes() const {
+  ModelConfig sees;  ///< with what joins a tower to it
+  /// Notes the tensors that are not part of a language model, unless they are written too.
+  std::vector<std::string> notes(bool has_tower) const {
     std::vector<std::string> notes = source.notes();
+    if (has_tower) return notes;
     const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
       return t.name.find("vision") != std::string::npos || t.name.find("multi_modal") != std::string::npos;
     });
@@ -342,7 +319,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   Conversion c(source, options);
   Json json = config_to_json(c.from);
   c.plan(config_from_json(json, (folder / "config.json").string()));
-  Converted result{0, c.notes()};
+  Converted result{0, c.notes(false)};
   TokenizerFiles tokenizer;
   if (options.with_tokenizer) tokenizer = tokenizer_files_of(*source.gguf(), c.config, json);
   check_folder(folder, options, tokenizer, result.notes);
@@ -392,7 +369,18 @@ Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, 
                                        : std::vector<double>(found->second.begin(), found->second.end());
   });
   c.plan(elsewhere);
-  Converted result{0, c.notes()};
+  std::optional<detail::MmprojFile> tower;
+  std::string left_behind;
+  if (c.sees.reads_images) try {
+      tower.emplace(source, c.sees, options);
+      if (c.sees.image_layers > 0)
+        gguf.metadata.set(gguf.metadata.get<std::string>("general.architecture") + ".n_deepstack_layers",
+                          static_cast<std::uint32_t>(c.sees.image_layers));
+    } catch (const FileError& error) {
+      left_behind = error.what();
+    }
+  Converted result{0, c.notes(tower.has_value())};
+  if (!left_behind.empty()) result.notes.push_back(left_behind);
   if (options.with_tokenizer)
     for (std::string& note : add_tokenizer(gguf.metadata, source.path(), c.config)) result.notes.push_back(note);
   const BlockType type = c.moves.front().type;
@@ -410,6 +398,12 @@ Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, 
   for (const Move& move : c.moves) c.put(move, 0, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.commit();
   result.tensors = count;
+  if (tower) {
+    const fs::path beside = file.parent_path() / ("mmproj-" + file.filename().string());
+    result.notes.push_back(fmt::format("the part of the model that sees images, {} tensors, is in {}",
+                                       tower->write(beside, options), beside.string()));
+    for (const std::string& note : tower->notes()) result.notes.push_back(note);
+  }
   return result;
 }
 

@@ -33,7 +33,8 @@ struct Converted {
 /// UsageError for any other `type`.
 Converted convert_to_folder(const io::TensorSource& source, const std::filesystem::path& folder,
                             const ConvertOptions& options = {});
-/// Writes a GGUF file. `source` is a folder. Errors as `convert_to_folder`.
+/// Writes a GGUF file, and for a model that reads images an mmproj file beside it, whose name is "mmproj-" and that of the file;
+/// notes say so, or why such a file cannot express the part that sees. `source` is a folder. Errors as `convert_to_folder`.
 Converted convert_to_gguf(const io::TensorSource& source, const std::filesystem::path& file,
                           const ConvertOptions& options = {});
 

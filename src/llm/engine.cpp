@@ -64,13 +64,21 @@ std::uint64_t usual_cache_bytes(const Pipeline::Stages& stages, Device device) {
 
 }  // namespace
 
-void Engine::read_graph(const TensorNames& names, const LoadOptions& options) {
+void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bool sees) {
   if (options.sequences < 1 || options.sequences > 256)
     throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
   if (options.context < 0 || options.context > kContextMax)
     throw UsageError(
         fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
-  const ModelConfig config = read_config(names.source(), names, options.hints);
+  const io::TensorSource& source = names.source();
+  if (source.gguf() && is_mmproj(source.gguf()->metadata()))
+    throw FileError(
+        fmt::format("{}: is the part of a model that sees images, without a language model; give the file of the "
+                    "language model, and this one as mmproj",
+                    source.path().string()));
+  ModelConfig config = read_config(source, names, options.hints);
+  if (sees) mmproj_ = mmproj_of_model(source, config, options.mmproj, notes_);
+  if (mmproj_) mmproj_->join(config, source.gguf()->metadata());
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   if (options.context > config.context && config.rope_dims == 0)
@@ -96,18 +104,19 @@ void Engine::make_stages(const TensorNames& names, const LoadOptions& options) {
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
   const TensorNames names(source);
-  read_graph(names, options);
+  read_graph(names, options, true);
   make_stages(names, options);
   // One thread reads the vocabulary while the others pack weights.
   auto text = run_beside([&] {
     ModelText read = source.gguf()
-                         ? model_text_of_gguf(*source.gguf(), config(), options.chat_template)
+                         ? model_text_of_gguf(*source.gguf(), config(), options.chat_template,
+                                              mmproj_ ? mmproj_->missing_token(source.gguf()->metadata()) : "")
                          : model_text_of_folder(source.kind() == io::SourceKind::folder ? path : path.parent_path(),
                                                 config(), options.chat_template);
     source.forget_metadata();
     return read;
   });
-  notes_ = source.notes();
+  notes_.insert(notes_.begin(), source.notes().begin(), source.notes().end());
   std::uint64_t before = 0, all = 0;
   for (const auto& stage : stages_) all += file_bytes(stage->graph(), names);
   for (const auto& stage : stages_) {
@@ -118,7 +127,10 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   }
   text_ = text.get();
   if (config().reads_images) {
-    image_reader_ = make_image_reader({path, source, *text_->tokenizer, config().hidden, device()});
+    const ImageFiles files =
+        mmproj_ ? mmproj_->files(config(), *text_->tokenizer) : image_files_of_folder(path, source);
+    image_reader_ = make_image_reader({files, *text_->tokenizer, config().hidden, device()});
+    mmproj_.reset();
     if (sees_images_whole() && image_reader_->tile_rows({}) > Extent{kStepsMax})
       throw FileError(fmt::format("{}: an image has {} rows that see each other, and a pass of Weft takes {}",
                                   path.string(), image_reader_->tile_rows({}), kStepsMax));
@@ -140,7 +152,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
 
 Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Planned) {
   const TensorNames names(source);
-  read_graph(names, options);
+  read_graph(names, options, false);
   make_stages(names, options);
   for (const auto& stage : stages_) stage->plan_weights(names);
   settings_.context = options.context > 0 ? options.context : config().context;
@@ -377,6 +389,7 @@ void Engine::in_passes(std::span<const PositionedToken> batch, const Work& run) 
 }
 
 Tensor Engine::last_logits(std::span<const PositionedToken> batch) {
+  see_images(batch);
   Tensor logits;
   in_passes(batch, [&](std::span<const PositionedToken> part, std::size_t size, bool is_last) {
     if (is_last)
@@ -388,6 +401,7 @@ Tensor Engine::last_logits(std::span<const PositionedToken> batch) {
 }
 
 void Engine::read(std::span<const PositionedToken> batch) {
+  see_images(batch);
   in_passes(batch, [&](std::span<const PositionedToken> part, std::size_t size, bool) { read_pass(part, size); });
 }
 
@@ -405,6 +419,7 @@ Tensor Engine::states(std::span<const PositionedToken> batch) { return whole_pas
 Tensor Engine::whole_pass(std::span<const PositionedToken> batch, LogitsOf wanted) {
   if (batch.empty() || batch.size() > kStepsMax)
     throw InternalError(fmt::format("llm: a pass over {} tokens", batch.size()));
+  see_images(batch);
   return pass(batch, smallest_size(batch.size()), wanted);
 }
 

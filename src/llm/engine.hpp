@@ -14,6 +14,7 @@
 #include "llm/families.hpp"
 #include "llm/image_reader.hpp"
 #include "llm/image_rows.hpp"
+#include "llm/mmproj.hpp"
 #include "llm/model_text.hpp"
 #include "llm/pipeline.hpp"
 #include "llm/state_checkpoints.hpp"
@@ -180,8 +181,8 @@ class Engine {
     std::vector<Shift> shifts;
   };
 
-  /// Sets the graph and what the options say of it.
-  void read_graph(const TensorNames& names, const LoadOptions& options);
+  /// Sets the graph and what the options say of it. `sees`: with the tower of an mmproj file, if there is one.
+  void read_graph(const TensorNames& names, const LoadOptions& options, bool sees);
   /// Divides the graph over the devices.
   void make_stages(const TensorNames& names, const LoadOptions& options);
   void make_positions(const LoadOptions& options);
@@ -212,7 +213,9 @@ class Engine {
   /// How many positions a row of an image sees, whose whole image the batch has.
   Extent end_of_image(const PositionedToken& token, std::span<const PositionedToken> batch) const;
   std::size_t whole_images(std::span<const PositionedToken> batch, std::size_t most) const;
-  /// Writes the row of an image. Runs the tower if this is the first row of its tile that a pass needs.
+  /// Runs the tower over all tiles of images that the batch has rows of and that were not seen yet: those of one shape together.
+  void see_images(std::span<const PositionedToken> batch);
+  /// Writes the row of an image, which the tower sees now if it was not seen yet.
   void copy_image_row(text::TokenId id, std::span<float> out);
 
   ModelGraph graph_;
@@ -220,6 +223,7 @@ class Engine {
   Pipeline pipeline_{stages_};
   std::vector<std::string> notes_;
   std::optional<ModelText> text_;
+  std::optional<Mmproj> mmproj_;  // until its weights are on the device
   std::unique_ptr<ImageReader> image_reader_;
   ImageStore images_;
   bool shows_lists_ = false;

@@ -2,11 +2,46 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "llm/engine.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm::detail {
+
+void Engine::see_images(std::span<const PositionedToken> batch) {
+  if (!image_reader_) return;
+  // Of each shape, the tiles that the tower has not seen.
+  struct Unseen {
+    std::vector<ImageReader::Tile> tiles = {};
+    std::vector<std::vector<float>*> values = {};
+  };
+  std::map<std::pair<Extent, Extent>, Unseen> unseen;
+  std::vector<std::shared_ptr<ImageRows>> held;  // until they have been seen
+  text::TokenId next = text::kNoToken;           // the first row behind the tile of the last one
+  for (std::size_t t = 0; t < batch.size(); ++t) {
+    const text::TokenId id = batch[t].token;
+    if (!is_image_row(id) || (t > 0 && is_image_row(batch[t - 1].token) && id == batch[t - 1].token - 1 && id > next))
+      continue;
+    const std::shared_ptr<ImageRows> image = images_.find(id);
+    if (!image) continue;
+    const Extent rows = image_reader_->tile_rows(image->image), tile = (image->first - id) / rows;
+    next = static_cast<text::TokenId>(image->first - (tile + 1) * rows);
+    image->values.resize(static_cast<std::size_t>(image->count / rows));
+    std::vector<float>& values = image->values[static_cast<std::size_t>(tile)];
+    const RowGrid shape = image_reader_->shape_of(image->image);
+    Unseen& group = unseen[{shape.height, shape.width}];
+    if (!values.empty() || std::find(group.values.begin(), group.values.end(), &values) != group.values.end()) continue;
+    group.tiles.push_back({&image->image, static_cast<std::size_t>(tile)});
+    group.values.push_back(&values);
+    held.push_back(image);
+  }
+  for (const auto& [shape, group] : unseen) {
+    if (group.tiles.empty()) continue;
+    std::vector<std::vector<float>> made = image_reader_->see(group.tiles);
+    for (std::size_t i = 0; i < made.size(); ++i) *group.values[i] = std::move(made[i]);
+  }
+}
 
 void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
   const std::shared_ptr<ImageRows> image = images_.find(id);
@@ -16,7 +51,7 @@ void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
   const auto tile = static_cast<std::size_t>(row / tile_rows);
   image->values.resize(static_cast<std::size_t>(image->count / tile_rows));
   std::vector<float>& values = image->values[tile];
-  if (values.empty()) values = image_reader_->see(image->image, tile);
+  if (const ImageReader::Tile one{&image->image, tile}; values.empty()) values = image_reader_->see({&one, 1})[0];
   std::copy_n(values.begin() + row % tile_rows * static_cast<Extent>(row_width()), out.size(), out.begin());
 }
 

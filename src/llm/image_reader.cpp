@@ -45,18 +45,32 @@ text::TokenId token_of(const ConfigKeys& keys, std::initializer_list<const char*
   return token;
 }
 
+void append_parts(std::vector<std::vector<float>>& all, const std::vector<float>& values, std::size_t count) {
+  const auto part = static_cast<std::ptrdiff_t>(values.size() / count);
+  for (auto at = values.begin(); at != values.end(); at += part) all.emplace_back(at, at + part);
+}
+
 void require_gelu(const ConfigKeys& keys) {
   if (const std::string name = keys.text({"projector_hidden_act"}, "gelu"); name != "gelu")
     keys.fail("projector_hidden_act", fmt::format("is \"{}\"; Weft has gelu", name));
 }
 
+ImageFiles image_files_of_folder(const std::filesystem::path& folder, const io::TensorSource& tensors) {
+  return {.config = vision::read_model_config(folder),
+          .source = (folder / "config.json").string(),
+          .place = folder.string(),
+          .processor = vision::ImageProcessor::from_folder(folder),
+          .tensors = tensors};
+}
+
 std::unique_ptr<ImageReader> make_image_reader(const ImageReaderInput& input) {
-  const Json config = vision::read_model_config(input.folder);
-  const std::string source = (input.folder / "config.json").string();
-  const std::string type = ConfigKeys(config, source).text({"model_type"});
-  const std::string tower = ConfigKeys(config.at("vision_config"), source, "vision_config").text({"model_type"}, "");
+  const ConfigKeys keys(input.files.config, input.files.source);
+  const Json* vision = keys.find({"vision_config"});
+  const std::string type = keys.text({"model_type"});
+  const std::string tower =
+      vision ? ConfigKeys(*vision, input.files.source, "vision_config").text({"model_type"}, "") : "";
   const bool keeps_proportions = type.starts_with("qwen") || tower == "pixtral";
-  return keeps_proportions ? grid_reader(input, config) : square_reader(input, config);
+  return keeps_proportions ? grid_reader(input) : square_reader(input);
 }
 
 }  // namespace weft::llm::detail

@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "io/tensor_source.hpp"
+#include "llm/image_files.hpp"
 #include "text/tokenizer.hpp"
-#include "vision/preprocess.hpp"
 #include "weft/compile.hpp"
 
 namespace weft::llm::detail {
@@ -34,8 +33,15 @@ class ImageReader {
   /// around it.
   virtual std::string text_of(const vision::PreparedImage& image) const = 0;
   virtual RowGrid grid_of(const vision::PreparedImage&) const { return {}; }
-  /// The rows [tile_rows, width] of a tile, row-major, on the host.
-  virtual std::vector<float> see(const vision::PreparedImage& image, std::size_t tile) = 0;
+  /// Tiles of one shape can be seen together.
+  struct Tile {
+    const vision::PreparedImage* image;
+    std::size_t index;
+  };
+  virtual RowGrid shape_of(const vision::PreparedImage& image) const = 0;
+  /// The rows [tile_rows, width] of each of some tiles of one shape, row-major, on the host. Several go through the tower in one
+  /// pass.
+  virtual std::vector<std::vector<float>> see(std::span<const Tile> tiles) = 0;
 
   /// The text that a chat template writes for an image, and the token that stands for a row.
   const std::string& marker() const { return marker_; }
@@ -50,13 +56,12 @@ class ImageReader {
 
 /// What a reader is made of. `hidden`: width of the language model.
 struct ImageReaderInput {
-  const std::filesystem::path& folder;
-  const io::TensorSource& files;
+  const ImageFiles& files;
   const text::Tokenizer& tokenizer;
   Extent hidden = 0;
   Device device;
 };
-/// Of a folder with a config.json of a model that reads images. FileError for files that are missing or do not fit.
+/// FileError for files that do not fit each other, the tokenizer or the width.
 std::unique_ptr<ImageReader> make_image_reader(const ImageReaderInput& input);
 
 }  // namespace weft::llm::detail

@@ -5,6 +5,7 @@
 
 #include "llm/image_reader_parts.hpp"
 #include "vision/grid_tower.hpp"
+#include "vision/images.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -40,7 +41,7 @@ struct Merger {
 
 class GridReader : public ImageReader {
  public:
-  GridReader(const ImageReaderInput& input, const Json& config);
+  explicit GridReader(const ImageReaderInput& input);
 
   vision::PreparedImage prepare(const Tensor& image) const override;
   Extent tile_rows(const vision::PreparedImage& image) const override {
@@ -51,7 +52,8 @@ class GridReader : public ImageReader {
   RowGrid grid_of(const vision::PreparedImage& image) const override {
     return is_pixtral_ ? RowGrid{} : rows_in(image);
   }
-  std::vector<float> see(const vision::PreparedImage& image, std::size_t tile) override;
+  RowGrid shape_of(const vision::PreparedImage& image) const override { return rows_in(image); }
+  std::vector<std::vector<float>> see(std::span<const Tile> tiles) override;
 
  private:
   Extent step() const { return tower_->config().patch_size * tower_->config().merge; }
@@ -76,13 +78,12 @@ GridKind kind_of(const std::string& type) {
                                 : GridKind::pixtral;
 }
 
-GridReader::GridReader(const ImageReaderInput& input, const Json& config)
-    : processor_(vision::ImageProcessor::from_folder(input.folder)), device_(input.device) {
-  const std::string source = (input.folder / "config.json").string();
-  const ConfigKeys keys(config, source);
+GridReader::GridReader(const ImageReaderInput& input) : processor_(input.files.processor), device_(input.device) {
+  const std::string& source = input.files.source;
+  const ConfigKeys keys(input.files.config, source);
   const GridKind kind = kind_of(keys.text({"model_type"}));
   is_pixtral_ = kind == GridKind::pixtral;
-  vision::ModelWeights weights(input.files, device_);
+  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown);
   if (is_pixtral_)
     read_pixtral(keys, weights, input.hidden);
   else
@@ -93,7 +94,7 @@ GridReader::GridReader(const ImageReaderInput& input, const Json& config)
     throw FileError(
         fmt::format("{}: the settings of images do not keep their proportions, as the model reads them; do the "
                     "files belong to one model?",
-                    input.folder.string()));
+                    input.files.place));
   processor_.set_step(step());
   row_token_ = token_of(keys, {"image_token_index", "image_token_id"}, is_pixtral_ ? 10 : 151655, input.tokenizer);
   row_text_ = marker_ = text_of_token(row_token_, input.tokenizer, source);
@@ -213,24 +214,31 @@ std::string GridReader::text_of(const vision::PreparedImage& image) const {
   return text;
 }
 
-std::vector<float> GridReader::see(const vision::PreparedImage& image, std::size_t) {
-  const std::vector<float> planes = image.ready.empty() ? processor_.normalized(image.tiles[0]) : image.ready;
-  const RowGrid rows = rows_in(image);
+std::vector<std::vector<float>> GridReader::see(std::span<const Tile> tiles) {
+  const RowGrid rows = rows_in(*tiles[0].image);
   const Extent merge = tower_->config().merge;
   const vision::PatchGrid grid = vision::patch_grid(tower_->config(), rows.height * merge, rows.width * merge);
-  const std::vector<float> made = (*pass_)(tower_->inputs(grid, planes, device_))[0].to_vector<float>();
-  std::vector<float> ordered(made.size());
-  const std::size_t width = made.size() / grid.row.size();
-  for (std::size_t i = 0; i < grid.row.size(); ++i)
-    std::copy_n(made.begin() + static_cast<std::ptrdiff_t>(i * width), width,
-                ordered.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(grid.row[i]) * width));
-  return ordered;
+  std::vector<std::vector<float>> made;
+  for (const std::size_t size : vision::pass_sizes(tiles.size(), static_cast<Extent>(grid.y.size()))) {
+    std::vector<std::vector<float>> planes;
+    for (const Tile& tile : tiles.first(size))
+      planes.push_back(tile.image->ready.empty() ? processor_.normalized(tile.image->tiles[0]) : tile.image->ready);
+    append_parts(made, (*pass_)(tower_->inputs(grid, planes, device_))[0].to_vector<float>(), size);
+    tiles = tiles.subspan(size);
+  }
+  for (std::vector<float>& picture : made) {
+    std::vector<float> ordered(picture.size());
+    const std::size_t width = picture.size() / grid.row.size();
+    for (std::size_t i = 0; i < grid.row.size(); ++i)
+      std::copy_n(picture.begin() + static_cast<std::ptrdiff_t>(i * width), width,
+                  ordered.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(grid.row[i]) * width));
+    picture = std::move(ordered);
+  }
+  return made;
 }
 
 }  // namespace
 
-std::unique_ptr<ImageReader> grid_reader(const ImageReaderInput& input, const Json& config) {
-  return std::make_unique<GridReader>(input, config);
-}
+std::unique_ptr<ImageReader> grid_reader(const ImageReaderInput& input) { return std::make_unique<GridReader>(input); }
 
 }  // namespace weft::llm::detail

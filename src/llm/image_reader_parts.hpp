@@ -24,12 +24,15 @@ std::string text_of_token(text::TokenId token, const text::Tokenizer& tokenizer,
 /// Whether the projector's activation is gelu. FileError for another.
 void require_gelu(const io::ConfigKeys& keys);
 
+/// Adds `count` equal parts of the values to the list.
+void append_parts(std::vector<std::vector<float>>& all, const std::vector<float>& values, std::size_t count);
+
 // Models have some hundreds. A prompt holds a token once for each.
 inline constexpr Extent kTileRowsMax = 1 << 12;
 
 /// LLaVA with CLIP or SigLIP, Idefics3, SmolVLM, Gemma 3: images are squares of one size.
-std::unique_ptr<ImageReader> square_reader(const ImageReaderInput& input, const Json& config);
+std::unique_ptr<ImageReader> square_reader(const ImageReaderInput& input);
 /// Qwen's models and those with Pixtral's tower: images keep their proportions.
-std::unique_ptr<ImageReader> grid_reader(const ImageReaderInput& input, const Json& config);
+std::unique_ptr<ImageReader> grid_reader(const ImageReaderInput& input);
 
 }  // namespace weft::llm::detail

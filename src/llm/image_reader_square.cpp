@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "llm/image_reader_parts.hpp"
+#include "vision/images.hpp"
 #include "vision/tower.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -27,12 +28,13 @@ TowerKind llava_tower(const ConfigKeys& keys) {
 
 class SquareReader : public ImageReader {
  public:
-  SquareReader(const ImageReaderInput& input, const Json& config);
+  explicit SquareReader(const ImageReaderInput& input);
 
   vision::PreparedImage prepare(const Tensor& image) const override;
   Extent tile_rows(const vision::PreparedImage&) const override { return tile_rows_; }
   std::string text_of(const vision::PreparedImage& image) const override;
-  std::vector<float> see(const vision::PreparedImage& image, std::size_t tile) override;
+  RowGrid shape_of(const vision::PreparedImage&) const override { return {side_, side_}; }
+  std::vector<std::vector<float>> see(std::span<const Tile> tiles) override;
 
  private:
   enum class Kind : std::uint8_t {
@@ -43,7 +45,7 @@ class SquareReader : public ImageReader {
   Tensor connected(const Tensor& pixels) const;
   void read_llava(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width);
   void read_idefics3(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width);
-  void read_gemma3(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width);
+  void read_gemma3(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width, bool norm_lacks_one);
   void check_side(const ImageReaderInput& input, const std::string& source);
 
   vision::ImageProcessor processor_;
@@ -61,17 +63,16 @@ class SquareReader : public ImageReader {
   std::unique_ptr<Compiled> pass_;
 };
 
-SquareReader::SquareReader(const ImageReaderInput& input, const Json& config)
-    : processor_(vision::ImageProcessor::from_folder(input.folder)), device_(input.device) {
-  const std::string source = (input.folder / "config.json").string();
-  const ConfigKeys keys(config, source);
+SquareReader::SquareReader(const ImageReaderInput& input) : processor_(input.files.processor), device_(input.device) {
+  const std::string& source = input.files.source;
+  const ConfigKeys keys(input.files.config, source);
   const std::string type = keys.text({"model_type"});
   kind_ = type == "llava" ? Kind::llava : type == "gemma3" ? Kind::gemma3 : Kind::idefics3;
-  vision::ModelWeights weights(input.files, device_);
+  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown);
   if (kind_ == Kind::llava)
     read_llava(keys, weights, input.hidden);
   else if (kind_ == Kind::gemma3)
-    read_gemma3(keys, weights, input.hidden);
+    read_gemma3(keys, weights, input.hidden, input.files.norms_lack_one);
   else
     read_idefics3(keys, weights, input.hidden);
   weights.require_all();
@@ -104,7 +105,7 @@ void SquareReader::check_side(const ImageReaderInput& input, const std::string& 
     throw FileError(
         fmt::format("{}: the settings of images do not make squares as the model reads them; do the files belong "
                     "to one model?",
-                    input.folder.string()));
+                    input.files.place));
   const Extent grid = side_ / tower_->config().patch_size;
   const bool fits = cuts ? grid >= 1 && grid % shuffle_ == 0 : side_ == tower_->config().image_size;
   if (!fits)
@@ -134,7 +135,7 @@ void SquareReader::read_llava(const ConfigKeys& keys, vision::ModelWeights& weig
                                                      {"vision_tower.vision_model.", "vision_tower.",
                                                       "model.vision_tower.vision_model.", "model.vision_tower."},
                                                      kPatchProbe),
-                                           false);
+                                           false, false);
   const std::string projector =
       prefix_of(files, {"multi_modal_projector.", "model.multi_modal_projector."}, "linear_1.weight");
   const Extent seen = tower.stack.hidden * static_cast<Extent>(layers_.size());
@@ -156,7 +157,8 @@ void SquareReader::read_idefics3(const ConfigKeys& keys, vision::ModelWeights& w
                              width, tower.stack.hidden * shuffle_ * shuffle_, false);
 }
 
-void SquareReader::read_gemma3(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width) {
+void SquareReader::read_gemma3(const ConfigKeys& keys, vision::ModelWeights& weights, Extent width,
+                               bool norm_lacks_one) {
   const vision::TowerConfig tower =
       vision::tower_config(TowerKind::siglip, keys.json().at("vision_config"), keys.source(), "vision_config");
   const Extent rows = keys.size({"mm_tokens_per_image"}, 256);
@@ -176,28 +178,33 @@ void SquareReader::read_gemma3(const ConfigKeys& keys, vision::ModelWeights& wei
   const std::string projector =
       prefix_of(files, {"multi_modal_projector.", "model.multi_modal_projector."}, "mm_soft_emb_norm.weight");
   norm_ = weights.dense(projector + "mm_soft_emb_norm.weight", {tower.stack.hidden});
+  if (norm_lacks_one && norm_.defined()) norm_ = (norm_ + 1.0).eval();
   norm_eps_ = tower.stack.norm_eps;
   projection_ = weights.dense(projector + "mm_input_projection_weight", {tower.stack.hidden, width});
 }
 
 Tensor SquareReader::connected(const Tensor& pixels) const {
+  const Extent n = pixels.dim(0);
   if (kind_ == Kind::llava) {
     std::vector<Tensor> seen;
     for (const Extent layer : layers_) {
       const Tensor states = tower_->states(pixels, layer);
-      seen.push_back(drops_class_token_ ? narrow(states, 0, 1, states.dim(0) - 1) : states);
+      const Extent tokens = states.dim(0) / n, width = states.dim(1);
+      seen.push_back(drops_class_token_ ? reshape(narrow(reshape(states, {n, tokens, width}), 1, 1, tokens - 1),
+                                                  {n * (tokens - 1), width})
+                                        : states);
     }
     return second_(vision::activated(first_(seen.size() == 1 ? seen[0] : concat(seen, 1)), vision::Activation::gelu));
   }
   const Tensor x = tower_->last_states(pixels);
   const Extent grid = side_ / tower_->config().patch_size, s = shuffle_, squares = grid / s, hidden = x.dim(1);
-  const Tensor parts = reshape(x, {squares, s, squares, s, hidden});
+  const Tensor parts = reshape(x, {n * squares, s, squares, s, hidden});
   if (kind_ == Kind::gemma3) {
-    const Tensor means = reshape(mean(parts, {1, 3}), {squares * squares, hidden});
-    return matmul(rms_norm(means, norm_ + 1.0, norm_eps_), projection_);
+    const Tensor means = reshape(mean(parts, {1, 3}), {n * squares * squares, hidden});
+    return matmul(rms_norm(means, norm_, norm_eps_), projection_);
   }
   // Squares of patches become one row each: the patches of a square side by side, row by row.
-  return first_(reshape(permute(parts, {0, 2, 1, 3, 4}), {squares * squares, s * s * hidden}));
+  return first_(reshape(permute(parts, {0, 2, 1, 3, 4}), {n * squares * squares, s * s * hidden}));
 }
 
 vision::PreparedImage SquareReader::prepare(const Tensor& image) const {
@@ -234,16 +241,27 @@ std::string SquareReader::text_of(const vision::PreparedImage& image) const {
   return text + kAround + kWhole + rows + kAround;
 }
 
-std::vector<float> SquareReader::see(const vision::PreparedImage& image, std::size_t tile) {
-  const std::vector<float> planes = image.ready.empty() ? processor_.normalized(image.tiles[tile]) : image.ready;
-  const Tensor pixels = tensor_from_bytes(planes.data(), {3, side_, side_}, DType::f32, device_);
-  return (*pass_)(std::span<const Tensor>(&pixels, 1))[0].to_vector<float>();
+std::vector<std::vector<float>> SquareReader::see(std::span<const Tile> tiles) {
+  std::vector<std::vector<float>> rows;
+  for (const std::size_t size : vision::pass_sizes(tiles.size(), tower_->tokens())) {
+    std::vector<float> planes;
+    for (const Tile& tile : tiles.first(size)) {
+      const vision::PreparedImage& image = *tile.image;
+      const std::vector<float> own = image.ready.empty() ? processor_.normalized(image.tiles[tile.index]) : image.ready;
+      planes.insert(planes.end(), own.begin(), own.end());
+    }
+    const Tensor pixels =
+        tensor_from_bytes(planes.data(), {static_cast<Extent>(size), 3, side_, side_}, DType::f32, device_);
+    append_parts(rows, (*pass_)(std::span<const Tensor>(&pixels, 1))[0].to_vector<float>(), size);
+    tiles = tiles.subspan(size);
+  }
+  return rows;
 }
 
 }  // namespace
 
-std::unique_ptr<ImageReader> square_reader(const ImageReaderInput& input, const Json& config) {
-  return std::make_unique<SquareReader>(input, config);
+std::unique_ptr<ImageReader> square_reader(const ImageReaderInput& input) {
+  return std::make_unique<SquareReader>(input);
 }
 
 }  // namespace weft::llm::detail

@@ -118,9 +118,10 @@ text::OrderedJson json_of(const Message& m, bool as_list) {
         fmt::format("{}: the folder has no preprocessor_config.json, which says how images are resized; download it "
                     "beside the weights",
                     engine.config().source));
-  throw UsageError(
-      fmt::format("{}: the model reads no images; leave them out, or take a model that sees (docs/vision.md)",
-                  engine.config().source));
+  throw UsageError(fmt::format(
+      "{}: the model reads no images; leave them out, or take a model that sees (docs/vision.md){}",
+      engine.config().source,
+      engine.config().from_gguf ? ". If it has an mmproj file, name that, or put it beside the model" : ""));
 }
 
 std::vector<Tensor> images_of(const std::vector<Message>& messages) {
@@ -369,6 +370,7 @@ Prompt Model::prompt(std::string_view text, std::span<const Tensor> images) cons
   return prompt;
 }
 bool Model::reads_images() const { return engine_->image_reader() != nullptr; }
+const std::vector<std::string>& Model::notes() const { return engine_->notes(); }
 Extent Model::vocabulary() const { return engine_->config().vocabulary; }
 Extent Model::context() const { return engine_->context(); }
 Extent Model::trained_context() const { return engine_->config().context; }

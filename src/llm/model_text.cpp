@@ -33,9 +33,10 @@ void add_ends(ModelText& v, const ModelConfig& config) {
 
 }  // namespace
 
-ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config, const std::string& chat_template) {
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config, const std::string& chat_template,
+                             const std::string& more_token) {
   const io::GgufMetadata& m = file.metadata();
-  ModelText v{std::make_shared<const text::Tokenizer>(text::tokenizer_of_gguf(m)), {}, {}};
+  ModelText v{std::make_shared<const text::Tokenizer>(text::tokenizer_of_gguf(m, more_token)), {}, {}};
   if (!chat_template.empty())
     v.chat = text::ChatTemplate(chat_template, text::ChatTemplate::tokens_of(m), kGivenTemplate);
   else if (m.contains("tokenizer.chat_template"))

@@ -19,9 +19,10 @@ struct ModelText {
   std::vector<text::TokenId> end_tokens;
 };
 
-/// `chat_template`: a template in place of the model's own, or empty.
-ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config,
-                             const std::string& chat_template = {});
+/// `chat_template`: a template in place of the model's own, or empty. `more_token`: a special token behind those of the
+/// vocabulary, or empty.
+ModelText model_text_of_gguf(const io::GgufFile& file, const ModelConfig& config, const std::string& chat_template = {},
+                             const std::string& more_token = {});
 /// FileError if there is no tokenizer.json.
 ModelText model_text_of_folder(const std::filesystem::path& folder, const ModelConfig& config,
                                const std::string& chat_template = {});

@@ -11,6 +11,7 @@
 #include "base/cache_folder.hpp"
 #include "base/quote.hpp"
 #include "io/tensor_source.hpp"
+#include "llm/mmproj.hpp"
 #include "llm/packed_file.hpp"
 #include "llm/read_config.hpp"
 #include "weft/error.hpp"
@@ -80,10 +81,14 @@ StoredModel described(const fs::path& path, const std::map<fs::path, std::vector
     const auto most = std::max_element(by_type.begin(), by_type.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most != by_type.end()) model.type = most->first;
-    const TensorNames names(source);
-    const ModelConfig config = read_config(source, names);
-    model.family = config.architecture;
-    model.context = config.context;
+    if (source.gguf() && detail::is_mmproj(source.gguf()->metadata())) {
+      model.family = "mmproj";
+    } else {
+      const TensorNames names(source);
+      const ModelConfig config = read_config(source, names);
+      model.family = config.architecture;
+      model.context = config.context;
+    }
   } catch (const Error& error) {
     const std::string_view text = error.what();
     model.problem = text.substr(0, text.find('\n'));

@@ -46,11 +46,19 @@ GgufVocabulary gguf_vocabulary(const io::GgufMetadata& metadata) {
   return v;
 }
 
-Tokenizer tokenizer_of_gguf(const io::GgufMetadata& metadata) {
-  if (metadata.contains(kWholeTokenizerKey))
+Tokenizer tokenizer_of_gguf(const io::GgufMetadata& metadata, const std::string& more_token) {
+  if (metadata.contains(kWholeTokenizerKey) && more_token.empty())
     return Tokenizer::from_json(metadata.get<std::string>(kWholeTokenizerKey),
                                 fmt::format("{}: {}", metadata.source(), kWholeTokenizerKey));
-  return Tokenizer::from_gguf(gguf_vocabulary(metadata), metadata.source());
+  GgufVocabulary v = gguf_vocabulary(metadata);
+  if (!more_token.empty()) {
+    constexpr std::int32_t kNormal = 1, kControl = 3;
+    v.types.resize(v.tokens.size(), kNormal);
+    if (!v.scores.empty()) v.scores.push_back(0);
+    v.types.push_back(kControl);
+    v.tokens.push_back(more_token);
+  }
+  return Tokenizer::from_gguf(std::move(v), metadata.source());
 }
 
 Tokenizer load_tokenizer(const std::filesystem::path& path) {

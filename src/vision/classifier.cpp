@@ -69,12 +69,9 @@ Classifier Classifier::load(const std::filesystem::path& folder, Device device) 
 
 Tensor Classifier::logits(std::span<const Tensor> images) const {
   if (images.empty()) throw UsageError("vision: there are no images; give at least one");
-  std::vector<float> rows;
-  for (const Tensor& image : images) {
-    const Tensor pixels = tower_pixels(image, state_->processor, state_->tower.config().image_size, state_->device);
-    const std::vector<float> row = state_->pass(std::span<const Tensor>(&pixels, 1))[0].to_vector<float>();
-    rows.insert(rows.end(), row.begin(), row.end());
-  }
+  const std::vector<float> rows =
+      in_passes(images, state_->processor, state_->tower.config().image_size, state_->tower.tokens(), state_->device,
+                [&](const Tensor& pixels) { return state_->pass(std::span<const Tensor>(&pixels, 1))[0]; });
   return tensor_from_bytes(rows.data(), {static_cast<Extent>(images.size()), static_cast<Extent>(state_->names.size())},
                            DType::f32, kCpu);
 }

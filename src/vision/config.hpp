@@ -20,6 +20,7 @@ struct StackConfig {
   Extent hidden = 0, intermediate = 0, layers = 0, heads = 0;
   double norm_eps = 1e-5;
   Activation activation = Activation::gelu;
+  bool operator==(const StackConfig&) const = default;
 };
 
 enum class TowerKind : std::uint8_t {
@@ -37,6 +38,7 @@ struct TowerConfig {
 
   Extent grid() const { return image_size / patch_size; }
   bool has_class_token() const { return kind == TowerKind::clip || kind == TowerKind::vit; }
+  bool operator==(const TowerConfig&) const = default;
 };
 /// Keys that are missing have the defaults of the class in transformers, which leaves them out of files. `path`: of the object.
 /// FileError for sizes that are out of range or do not fit each other, and for what Weft does not have.

@@ -7,6 +7,7 @@
 #include "text/tokenizer.hpp"
 #include "vision/images.hpp"
 #include "vision/text_tower.hpp"
+#include "vision/tower.hpp"
 #include "weft/compile.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -130,11 +131,9 @@ Encoder Encoder::load(const std::filesystem::path& folder, Device device) {
 
 Tensor Encoder::embed_images(std::span<const Tensor> images, const EncoderOptions& options) const {
   if (images.empty()) throw UsageError("vision: there are no images; give at least one");
-  std::vector<float> rows;
-  for (const Tensor& image : images) {
-    const Tensor pixels = tower_pixels(image, state_->processor, state_->tower.config().image_size, state_->device);
-    append(rows, state_->image_pass(std::span<const Tensor>(&pixels, 1))[0]);
-  }
+  std::vector<float> rows =
+      in_passes(images, state_->processor, state_->tower.config().image_size, state_->tower.tokens(), state_->device,
+                [&](const Tensor& pixels) { return state_->image_pass(std::span<const Tensor>(&pixels, 1))[0]; });
   return rows_tensor(std::move(rows), state_->width, options.normalize);
 }
 

@@ -53,13 +53,13 @@ std::vector<Extent> layers_in(const ConfigKeys& keys, const char* key, std::vect
   return fallback;
 }
 
-/// y = x cos + (-second half, first half) sin, on each head of x [T, heads D]; cos and sin [T, D / 2].
+/// y = x cos + (-second half, first half) sin, on each head of x [N T, heads D]; cos and sin [T, D / 2].
 Tensor turned(const Tensor& x, const Tensor& cos, const Tensor& sin, Extent heads) {
-  const Extent tokens = x.dim(0), half = cos.dim(1);
-  const Tensor parts = reshape(x, {tokens, heads, 2, half});
-  const Tensor a = select(parts, 2, 0), b = select(parts, 2, 1), c = unsqueeze(cos, 1), s = unsqueeze(sin, 1);
-  const Tensor both[] = {unsqueeze(a * c - b * s, 2), unsqueeze(b * c + a * s, 2)};
-  return reshape(concat(both, 2), x.shape());
+  const Extent tokens = cos.dim(0), half = cos.dim(1), n = x.dim(0) / tokens;
+  const Tensor parts = reshape(x, {n, tokens, heads, 2, half});
+  const Tensor a = select(parts, 3, 0), b = select(parts, 3, 1), c = unsqueeze(cos, 1), s = unsqueeze(sin, 1);
+  const Tensor both[] = {unsqueeze(a * c - b * s, 3), unsqueeze(b * c + a * s, 3)};
+  return reshape(concat(both, 3), x.shape());
 }
 
 enum Input : std::size_t { kPatches, kCos, kSin, kRest };
@@ -221,8 +221,10 @@ GridTower::GridTower(const GridTowerConfig& c, ModelWeights& weights, const std:
   }
 }
 
-std::vector<Tensor> GridTower::inputs(const PatchGrid& grid, std::span<const float> planes, Device device) const {
-  const auto count = static_cast<Extent>(grid.y.size()), half = config_.head_dim() / 2, quarter = half / 2;
+std::vector<Tensor> GridTower::inputs(const PatchGrid& grid, std::span<const std::vector<float>> planes,
+                                      Device device) const {
+  const auto count = static_cast<Extent>(grid.y.size()), half = config_.head_dim() / 2, quarter = half / 2,
+             n = static_cast<Extent>(planes.size());
   // Pixtral gives every other frequency of the whole head to each axis, Qwen all frequencies of half a head to both.
   const bool shares = config_.kind == GridKind::pixtral;
   std::vector<float> cos, sin;
@@ -236,15 +238,27 @@ std::vector<Tensor> GridTower::inputs(const PatchGrid& grid, std::span<const flo
       cos.push_back(static_cast<float>(std::cos(angle)));
       sin.push_back(static_cast<float>(std::sin(angle)));
     }
-  const std::vector<float> values = patch_values(config_, grid, planes);
+  std::vector<float> values;
+  for (const std::vector<float>& picture : planes) {
+    const std::vector<float> own = patch_values(config_, grid, picture);
+    values.insert(values.end(), own.begin(), own.end());
+  }
   const auto floats = [&](const std::vector<float>& list, Extent width) {
     return tensor_from_bytes(list.data(), {count, width}, DType::f32, device);
   };
-  std::vector<Tensor> inputs = {floats(values, static_cast<Extent>(values.size()) / count), floats(cos, half),
-                                floats(sin, half)};
-  if (config_.window > 0)
-    for (const auto* list : {&grid.first, &grid.length})
-      inputs.push_back(tensor_from_bytes(list->data(), {count}, DType::i32, device));
+  const Extent width = static_cast<Extent>(values.size()) / (n * count);
+  std::vector<Tensor> inputs = {tensor_from_bytes(values.data(), {n * count, width}, DType::f32, device),
+                                floats(cos, half), floats(sin, half)};
+  if (config_.window > 0) {
+    // The rows of one picture behind those of another.
+    std::vector<std::int32_t> first, length;
+    for (Extent i = 0; i < n; ++i) {
+      for (const std::int32_t row : grid.first) first.push_back(row + static_cast<std::int32_t>(i * count));
+      length.insert(length.end(), grid.length.begin(), grid.length.end());
+    }
+    for (const auto* list : {&first, &length})
+      inputs.push_back(tensor_from_bytes(list->data(), {n * count}, DType::i32, device));
+  }
   if (config_.known > 0) {
     // Learnt positions are stretched over the image: each patch is between four of them.
     std::vector<std::int32_t> places;
@@ -291,7 +305,8 @@ Tensor GridTower::attended_layer(const Layer& layer, const Tensor& h, bool sees_
   }
   q = turned(q, inputs[kCos], inputs[kSin], heads);
   k = turned(k, inputs[kCos], inputs[kSin], heads);
-  if (sees_all) return layer.o(attended(q, k, v, heads, false));
+  const Extent n = q.dim(0) / inputs[kCos].dim(0);
+  if (sees_all) return layer.o(attended(q, k, v, heads, false, n));
   // The patches of a window are rows side by side, as those of a sequence in a cache are.
   const Tensor y =
       cache_attention(reshape(q, {q.dim(0), heads, hidden / heads}), k, v, inputs[kRest], inputs[kRest + 1], heads);
@@ -301,8 +316,10 @@ Tensor GridTower::attended_layer(const Layer& layer, const Tensor& h, bool sees_
 std::vector<Tensor> GridTower::states(std::span<const Tensor> inputs) const {
   Tensor x = patches_(inputs[kPatches]);
   if (config_.known > 0) {
-    const Tensor four = reshape(embedding(positions_, inputs[kRest]), {x.dim(0), 4, x.dim(1)});
-    x = x + sum(four * unsqueeze(inputs[kRest + 1], 2), {1});
+    const Extent count = inputs[kCos].dim(0), n = x.dim(0) / count, hidden = x.dim(1);
+    const Tensor four = reshape(embedding(positions_, inputs[kRest]), {count, 4, hidden});
+    const Tensor positions = sum(four * unsqueeze(inputs[kRest + 1], 2), {1});
+    x = reshape(reshape(x, {n, count, hidden}) + positions, x.shape());
   }
   if (first_norm_.defined()) x = rms_norm(x, first_norm_, config_.stack.norm_eps);
   std::vector<Tensor> states;

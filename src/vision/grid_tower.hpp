@@ -29,6 +29,7 @@ struct GridTowerConfig {
   Extent out = 0;              ///< width of the language model's rows, as the file says; 0: it does not
 
   Extent head_dim() const { return stack.hidden / stack.heads; }
+  bool operator==(const GridTowerConfig&) const = default;
 };
 /// As tower_config: from the object `vision_config` of a config.json. `merge` is for Pixtral, whose file says it elsewhere.
 GridTowerConfig grid_tower_config(GridKind kind, const Json& json, const std::string& source, const std::string& path,
@@ -53,9 +54,9 @@ class GridTower {
   GridTower(const GridTowerConfig& config, ModelWeights& weights, const std::string& prefix);
 
   const GridTowerConfig& config() const { return config_; }
-  /// What `states` reads of a picture, on the device.
-  std::vector<Tensor> inputs(const PatchGrid& grid, std::span<const float> planes, Device device) const;
-  /// The states [patches, hidden] after the layers of `taken`, and after the last layer.
+  /// What `states` reads of N pictures of one size, on the device.
+  std::vector<Tensor> inputs(const PatchGrid& grid, std::span<const std::vector<float>> planes, Device device) const;
+  /// The states [N patches, hidden] after the layers of `taken`, and after the last layer.
   std::vector<Tensor> states(std::span<const Tensor> inputs) const;
 
  private:

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "weft/error.hpp"
+#include "weft/ops.hpp"
 
 namespace weft::vision {
 
@@ -34,6 +38,32 @@ Tensor tower_pixels(const Tensor& image, const ImageProcessor& processor, Extent
                     "to one model?",
                     tile.height, tile.width, side));
   return tensor_from_bytes(processor.normalized(tile).data(), {3, side, side}, DType::f32, device);
+}
+
+std::vector<std::size_t> pass_sizes(std::size_t count, Extent tokens) {
+  // A pass over this many tokens keeps a device busy. Larger ones would only take more memory.
+  constexpr Extent kPassTokens = 4096;
+  constexpr std::size_t kImagesMax = 8;
+  const std::size_t most = std::min(
+      kImagesMax,
+      std::bit_floor(static_cast<std::size_t>(std::max<Extent>(kPassTokens / std::max<Extent>(tokens, 1), 1))));
+  std::vector<std::size_t> sizes;
+  for (; count > 0; count -= sizes.back()) sizes.push_back(std::min(most, std::bit_floor(count)));
+  return sizes;
+}
+
+std::vector<float> in_passes(std::span<const Tensor> images, const ImageProcessor& processor, Extent side,
+                             Extent tokens, Device device, const std::function<Tensor(const Tensor&)>& run) {
+  std::vector<float> rows;
+  for (const std::size_t size : pass_sizes(images.size(), tokens)) {
+    std::vector<Tensor> pixels;
+    for (const Tensor& image : images.first(size))
+      pixels.push_back(reshape(tower_pixels(image, processor, side, device), {1, 3, side, side}));
+    const std::vector<float> made = run(size == 1 ? pixels[0] : concat(pixels, 0)).to_vector<float>();
+    rows.insert(rows.end(), made.begin(), made.end());
+    images = images.subspan(size);
+  }
+  return rows;
 }
 
 }  // namespace weft::vision

@@ -243,6 +243,8 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
   const bool normalizes = keys.flag("do_normalize", true);
   const Color mean = normalizes ? color(keys, "image_mean", defaults->mean) : Color{0, 0, 0},
               deviation = normalizes ? color(keys, "image_std", defaults->deviation) : Color{1, 1, 1};
+  p.mean_.assign(mean.begin(), mean.end());
+  p.deviation_.assign(deviation.begin(), deviation.end());
   for (std::size_t c = 0; c < 3; ++c) {
     if (!(deviation[c] > 0)) keys.fail("image_std", fmt::format("has {}, which is not above 0", deviation[c]));
     for (std::size_t v = 0; v < 256; ++v)

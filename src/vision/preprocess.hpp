@@ -42,6 +42,13 @@ class ImageProcessor {
   bool keeps_proportions() const { return fit_ == Fit::area || fit_ == Fit::within; }
   /// Sets that step, which other files of a model say.
   void set_step(Extent step) { step_ = step; }
+  /// Whether both make the same pixels of every image.
+  bool operator==(const ImageProcessor&) const = default;
+  /// Of images that keep their proportions, the least and the most pixels; of others that are cut or fitted, the longer side.
+  Extent least_pixels() const { return height_; }
+  Extent longest() const { return longest_; }
+  const std::vector<float>& mean() const { return mean_; }
+  const std::vector<float>& deviation() const { return deviation_; }
 
  private:
   enum class Fit : std::uint8_t {
@@ -57,6 +64,7 @@ class ImageProcessor {
     bool is_on = false;
     Extent least_side = 256, crops_max = 4;
     double least_ratio = 1.2;
+    bool operator==(const PanAndScan&) const = default;
   };
   image::Pixels fitted(const image::Pixels& image) const;
   PreparedImage cut(const image::Pixels& image) const;
@@ -69,6 +77,7 @@ class ImageProcessor {
   PanAndScan pan_and_scan_;
   image::Filter filter_ = image::Filter::bicubic;
   Extent crop_height_ = 0, crop_width_ = 0;  // 0: no crop
+  std::vector<float> mean_, deviation_;      // of red, green and blue
   std::array<std::array<float, 256>, 3> table_ = {};
 };
 

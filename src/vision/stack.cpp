@@ -20,11 +20,11 @@ Tensor activated(const Tensor& x, Activation activation) {
   return x;
 }
 
-Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal) {
+Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal, Extent batch) {
   const auto split = [&](const Tensor& x) {
-    return permute(reshape(x, {1, x.dim(0), heads, x.dim(1) / heads}), {0, 2, 1, 3});
+    return permute(reshape(x, {batch, x.dim(0) / batch, heads, x.dim(1) / heads}), {0, 2, 1, 3});
   };
-  const Tensor y = attention(split(q), split(k), split(v), causal);  // [1, heads, T, D]
+  const Tensor y = attention(split(q), split(k), split(v), causal);  // [batch, heads, T, D]
   return reshape(permute(y, {0, 2, 1, 3}), q.shape());
 }
 
@@ -41,11 +41,11 @@ Stack::Stack(const StackConfig& c, ModelWeights& weights, const std::string& pre
   }
 }
 
-Tensor Stack::run(Tensor x, Extent first, Extent last, bool causal) const {
+Tensor Stack::run(Tensor x, Extent first, Extent last, bool causal, Extent batch) const {
   for (Extent i = first; i < last; ++i) {
     const Layer& layer = layers_[static_cast<std::size_t>(i)];
     const Tensor h = layer.norm1(x);
-    x = x + layer.o(attended(layer.q(h), layer.k(h), layer.v(h), heads_, causal));
+    x = x + layer.o(attended(layer.q(h), layer.k(h), layer.v(h), heads_, causal, batch));
     x = x + layer.mlp(layer.norm2(x));
   }
   return x;

@@ -24,16 +24,17 @@ struct Mlp {
   Tensor operator()(const Tensor& x) const { return fc2(activated(fc1(x), activation)); }
 };
 
-/// softmax(q k^T / sqrt(D)) v over heads of queries [T, heads D], keys and values [S, heads D] -> [T, heads D].
-Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal);
+/// softmax(q k^T / sqrt(D)) v over heads of queries [T, heads D], keys and values [S, heads D] -> [T, heads D]. With a `batch` of N,
+/// T and S are N times as many rows, and those of each N-th part see each other alone.
+Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal, Extent batch = 1);
 
 /// x + o(attention(norm1(x))), then x + mlp(norm2(x)), layer after layer.
 class Stack {
  public:
   /// `prefix`: of a layer's name, before its number ("vision_model.encoder.layers.").
   Stack(const StackConfig& config, ModelWeights& weights, const std::string& prefix, const LayerNames& names);
-  /// The states [T, hidden] after the layers [first, last).
-  Tensor run(Tensor x, Extent first, Extent last, bool causal) const;
+  /// The states [T, hidden] after the layers [first, last), of a batch as in `attended`.
+  Tensor run(Tensor x, Extent first, Extent last, bool causal, Extent batch = 1) const;
   Extent layers() const { return static_cast<Extent>(layers_.size()); }
 
  private:

@@ -12,7 +12,7 @@ bool is_vit(const TowerConfig& c) { return c.kind == TowerKind::vit; }
 
 }  // namespace
 
-Tower::Tower(const TowerConfig& c, ModelWeights& weights, const std::string& prefix, bool has_head)
+Tower::Tower(const TowerConfig& c, ModelWeights& weights, const std::string& prefix, bool has_head, bool has_last_norm)
     : config_(c),
       stack_(c.stack, weights, prefix + (is_vit(c) ? "encoder.layer." : "encoder.layers."),
              is_vit(c) ? kVitLayer : kClipLayer) {
@@ -29,7 +29,7 @@ Tower::Tower(const TowerConfig& c, ModelWeights& weights, const std::string& pre
     positions_ = weights.dense(in + "position_embedding.weight", {places, hidden});
   }
   if (c.kind == TowerKind::clip) first_norm_ = norm_of(weights, prefix + "pre_layrnorm", hidden, c.stack.norm_eps);
-  if (c.kind != TowerKind::clip || has_head)
+  if (has_last_norm && (c.kind != TowerKind::clip || has_head))
     last_norm_ = norm_of(weights, prefix + (is_vit(c) ? "layernorm" : "post_layernorm"), hidden, c.stack.norm_eps);
   if (c.kind == TowerKind::siglip && has_head) head_ = query_head(weights, prefix + "head.");
 }
@@ -56,14 +56,14 @@ Tower::QueryHead Tower::query_head(ModelWeights& weights, const std::string& pre
 Extent Tower::tokens() const { return config_.grid() * config_.grid() + (config_.has_class_token() ? 1 : 0); }
 
 Tensor Tower::embedded(const Tensor& pixels) const {
-  const Extent p = config_.patch_size, grid = pixels.dim(1) / p, hidden = config_.stack.hidden;
+  const Extent n = pixels.dim(0), p = config_.patch_size, grid = pixels.dim(2) / p, hidden = config_.stack.hidden;
   // A convolution whose windows do not overlap is a product with the patches. What is left at the edges is not read.
-  const Tensor whole = narrow(narrow(pixels, 1, 0, grid * p), 2, 0, grid * p);
-  const Tensor cut = permute(reshape(whole, {3, grid, p, grid, p}), {1, 3, 0, 2, 4});
-  Tensor x = patches_(reshape(cut, {grid * grid, 3 * p * p}));
+  const Tensor whole = narrow(narrow(pixels, 2, 0, grid * p), 3, 0, grid * p);
+  const Tensor cut = permute(reshape(whole, {n, 3, grid, p, grid, p}), {0, 2, 4, 1, 3, 5});
+  Tensor x = reshape(patches_(reshape(cut, {n * grid * grid, 3 * p * p})), {n, grid * grid, hidden});
   if (config_.has_class_token()) {
-    const Tensor parts[] = {reshape(class_token_, {1, hidden}), x};
-    x = concat(parts, 0);
+    const Tensor parts[] = {expand(reshape(class_token_, {1, 1, hidden}), {n, 1, hidden}), x};
+    x = concat(parts, 1);
   }
   Tensor positions = reshape(positions_, {positions_.numel() / hidden, hidden});
   if (config_.kind == TowerKind::idefics3) {
@@ -72,26 +72,27 @@ Tensor Tower::embedded(const Tensor& pixels) const {
     for (const std::int32_t y : line)
       for (const std::int32_t x_place : line) places.push_back(y * static_cast<std::int32_t>(config_.grid()) + x_place);
     positions = embedding(positions, tensor_from_bytes(places.data(), {grid * grid}, DType::i32, x.device()));
-  } else if (positions.dim(0) != x.dim(0)) {
-    throw UsageError(fmt::format("vision: an image of {} x {} pixels; the model reads {} x {}", pixels.dim(1),
-                                 pixels.dim(2), config_.image_size, config_.image_size));
+  } else if (positions.dim(0) != x.dim(1)) {
+    throw UsageError(fmt::format("vision: an image of {} x {} pixels; the model reads {} x {}", pixels.dim(2),
+                                 pixels.dim(3), config_.image_size, config_.image_size));
   }
-  x = x + positions;
+  x = reshape(x + positions, {n * x.dim(1), hidden});
   return config_.kind == TowerKind::clip ? first_norm_(x) : x;
 }
 
 Tensor Tower::states(const Tensor& pixels, Extent layers) const {
-  return stack_.run(embedded(pixels), 0, layers, false);
+  return stack_.run(embedded(pixels), 0, layers, false, pixels.dim(0));
 }
 
 Tensor Tower::pooled(const Tensor& pixels) const {
-  const Extent hidden = config_.stack.hidden;
+  const Extent n = pixels.dim(0), hidden = config_.stack.hidden;
+  const auto first = [&](const Tensor& x) { return select(reshape(x, {n, x.dim(0) / n, hidden}), 1, 0); };
   if (config_.kind == TowerKind::clip)
-    return last_norm_(narrow(states(pixels, stack_.layers()), 0, 0, 1));  // of the class token alone
+    return last_norm_(first(states(pixels, stack_.layers())));  // of the class token alone
   const Tensor x = last_states(pixels);
-  if (!head_) return narrow(x, 0, 0, 1);
-  const Tensor seen = head_->o(
-      attended(head_->q(reshape(head_->probe, {1, hidden})), head_->k(x), head_->v(x), config_.stack.heads, false));
+  if (!head_) return first(x);
+  const Tensor query = expand(head_->q(reshape(head_->probe, {1, hidden})), {n, hidden});
+  const Tensor seen = head_->o(attended(query, head_->k(x), head_->v(x), config_.stack.heads, false, n));
   return seen + head_->mlp(head_->norm(seen));
 }
 

@@ -12,17 +12,19 @@ namespace weft::vision {
 class Tower {
  public:
   /// `prefix` of its tensors: "vision_model.". With `has_head` false, only the states of patches are wanted, and the tensors that
-  /// make an image's embedding of them may be missing. FileError for more layers than the files have tensors.
-  Tower(const TowerConfig& config, ModelWeights& weights, const std::string& prefix, bool has_head);
+  /// make an image's embedding of them may be missing; without `has_last_norm`, `last_states` is not wanted either. FileError for more
+  /// layers than the files have tensors.
+  Tower(const TowerConfig& config, ModelWeights& weights, const std::string& prefix, bool has_head,
+        bool has_last_norm = true);
 
   const TowerConfig& config() const { return config_; }
   /// Tokens of an image: its patches, and the class token in front, if there is one.
   Extent tokens() const;
-  /// pixels f32 [3, side, side], normalised -> the states [T, hidden] after `layers` layers, without a last norm.
+  /// pixels f32 [N, 3, side, side] of N images, normalised -> the states [N T, hidden] after `layers` layers, without a last norm.
   Tensor states(const Tensor& pixels, Extent layers) const;
-  /// The states after all layers and the last norm [T, hidden]. Not for CLIP, which has none for patches.
+  /// The states after all layers and the last norm [N T, hidden]. Not for CLIP, which has none for patches.
   Tensor last_states(const Tensor& pixels) const { return last_norm_(states(pixels, stack_.layers())); }
-  /// The embedding of the whole image before its projection, [1, hidden].
+  /// The embeddings of whole images before their projection, [N, hidden].
   Tensor pooled(const Tensor& pixels) const;
 
  private:

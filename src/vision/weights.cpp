@@ -22,21 +22,23 @@ const io::SourceTensor* ModelWeights::checked(const std::string& name, const Sha
     return nullptr;
   };
   const io::SourceTensor* found = source_.find(name);
-  if (!found) return problem(fmt::format("missing: {} {}", name, shape.to_string()));
+  const std::string shown = shown_ ? shown_(name) : name;
+  if (!found) return problem(fmt::format("missing: {} {}", shown, shape.to_string()));
   if (found->shape != shape)
     return problem(
-        fmt::format("{} is {}, the configuration asks for {}", name, found->shape.to_string(), shape.to_string()));
+        fmt::format("{} is {}, the configuration asks for {}", shown, found->shape.to_string(), shape.to_string()));
   if (!found->type)
-    return problem(fmt::format("{} is {}, which Weft does not read; convert the file", name, found->type_name));
+    return problem(fmt::format("{} is {}, which Weft does not read; convert the file", shown, found->type_name));
   return found;
 }
 
 Tensor ModelWeights::dense(const std::string& name, const Shape& shape) {
   const io::SourceTensor* found = checked(name, shape);
   if (!found) return {};
-  source_.require_finite(*found);
+  const io::LoadedTensor whole = io::TensorSource::loaded(*found);
+  source_.require_finite(whole.tensor);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-  source_.read_f32(*found, values);
+  source_.read_f32(whole.tensor, values);
   bytes_ += values.size() * sizeof(float);
   return tensor_from_bytes(values.data(), shape, DType::f32, device_).named(name);
 }
@@ -47,8 +49,9 @@ Tensor ModelWeights::matrix(const std::string& name, const Shape& shape) {
   const Shape flat = matrix_shape(shape);
   if (*found->type == BlockType::f32 || !can_pack(*found->type, device_) || !rows_divide(*found->type, flat[1]))
     return reshape(dense(name, shape), flat).eval();
-  source_.require_finite(*found);
-  const Tensor packed = pack_matrix(*found->type, found->data, flat, device_);
+  const io::LoadedTensor whole = io::TensorSource::loaded(*found);
+  source_.require_finite(whole.tensor);
+  const Tensor packed = pack_matrix(*found->type, whole.tensor.data, flat, device_);
   bytes_ += packed_size(packed);
   return packed.named(name);
 }
@@ -56,8 +59,8 @@ Tensor ModelWeights::matrix(const std::string& name, const Shape& shape) {
 void ModelWeights::require_all() const {
   if (problem_count_ == 0) return;
   throw FileError(
-      fmt::format("{}: {} tensor{} not fit config.json; is the model whole?{}{}", source_.path().string(),
-                  problem_count_, problem_count_ == 1 ? " does" : "s do", problems_,
+      fmt::format("{}: {} tensor{} not fit {}; is the model whole?{}{}", source_.path().string(), problem_count_,
+                  problem_count_ == 1 ? " does" : "s do", shown_ ? "the file's metadata" : "config.json", problems_,
                   problem_count_ > kProblemsMax ? fmt::format("\n  and {} more", problem_count_ - kProblemsMax) : ""));
 }
 

@@ -1,8 +1,10 @@
 // Weights of a vision model on the device, by their names in the model's files.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "io/tensor_source.hpp"
 #include "weft/tensor.hpp"
@@ -12,7 +14,10 @@ namespace weft::vision {
 /// Checks each tensor against the shape that the configuration asks for, before memory is allocated for it.
 class ModelWeights {
  public:
-  ModelWeights(const io::TensorSource& source, Device device) : source_(source), device_(device) {}
+  /// `shown` gives the name of a tensor in messages, where the files call it otherwise.
+  ModelWeights(const io::TensorSource& source, Device device,
+               std::function<std::string(const std::string& name)> shown = {})
+      : source_(source), device_(device), shown_(std::move(shown)) {}
 
   bool has(std::string_view name) const { return source_.find(name) != nullptr; }
   /// As f32; undefined after a problem, which `require_all` reports.
@@ -31,6 +36,7 @@ class ModelWeights {
 
   const io::TensorSource& source_;
   Device device_;
+  std::function<std::string(const std::string&)> shown_;
   std::string problems_;
   int problem_count_ = 0;
   std::uint64_t bytes_ = 0;

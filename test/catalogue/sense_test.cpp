@@ -1,6 +1,8 @@
 // Vision and speech models as operations, beside the models themselves: answers, segments as they come, rights, errors.
 #include <gtest/gtest.h>
 
+#include "io/tensor_source.hpp"
+#include "llm/convert.hpp"
 #include "operations/code_of.hpp"
 #include "speech/tiny_voice.hpp"
 #include "speech/tiny_whisper.hpp"
@@ -204,6 +206,34 @@ TEST_F(SenseOperations, ChatsSeeImages) {
   EXPECT_NE(said("What is this?"), wanted);
   EXPECT_EQ(code_of([&] {
               said(Value::array({members({{"image", tensor<std::uint8_t>({1, 2}, {2})}})}));
+            }),
+            "FILE_ERROR");
+}
+
+TEST_F(SenseOperations, GgufFilesSeeByAFileThatIsNamed) {
+  const test::VisionCase c = vision_case(WEFT_TEST_IMAGES, "qwen2-5-vl");
+  const test::TemporaryFolder folder, made;
+  c.put_into(folder);
+  const std::string model = (made.path() / "model.gguf").string(), tower = (made.path() / "mmproj-model.gguf").string();
+  llm::convert_to_gguf(io::TensorSource::open(folder.path()), model);
+  const auto message = Value::array({members(
+      {{"role", "user"}, {"content", Value::array({members({{"image", c.images()[0]}}), members({{"text", "x"}})})}})});
+  const auto said = [&](const char* name) {
+    std::string text;
+    operations::Subscription answers = exchange.subscribe(
+        "model.chat", members({{"model", name}, {"max_tokens", 6}, {"temperature", 0}, {"messages", message}}), owner);
+    while (const auto answer = answers.next()) text += answer->data["text"].string();
+    return text;
+  };
+  call("model.load", members({{"model", "sees"}, {"path", model}, {"mmproj", tower}, {"context", 128}}));
+  const llm::Model wanted = llm::load(folder.path(), {.context = 128});
+  EXPECT_EQ(said("sees"),
+            wanted.describe_image(c.images()[0], "x", {.max_tokens = 6, .sampling = {.temperature = 0}}).result().text);
+  // A file that was not named is not read, though it lies beside the model.
+  call("model.load", members({{"model", "blind"}, {"path", model}, {"context", 128}}));
+  EXPECT_NE(code_of([&] { said("blind"); }), "none");
+  EXPECT_EQ(code_of([&] {
+              call("model.load", members({{"model", "other"}, {"path", model}, {"mmproj", model}}));
             }),
             "FILE_ERROR");
 }

@@ -6,7 +6,8 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = {"clip": HERE.parent / "vision" / "cases" / "clip.json", "vit": HERE.parent / "vision" / "cases" / "vit.json",
-         **{name: HERE.parent / "llm" / "images" / f"{name}.json" for name in ("llava", "idefics3", "qwen2-5-vl", "qwen3-vl", "gemma3-images", "mistral3")}}
+         **{name: HERE.parent / "llm" / "images" / f"{name}.json" for name in ("llava", "idefics3", "qwen2-5-vl", "qwen3-vl", "gemma3-images", "mistral3",
+                                                                                                    "qwen2-vl", "pixtral")}}
 
 
 def philox(key, counter):
@@ -34,6 +35,11 @@ def random_values(name, shape):
 def put_vision_model(name, folder):
     """Writes the folder, and returns the case."""
     case = json.loads(CASES[name].read_text())
+    put_case(case, folder)
+    return case
+
+
+def put_case(case, folder):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(case["config"]))
     (folder / "preprocessor_config.json").write_text(json.dumps(case["processor"]))
@@ -50,7 +56,6 @@ def put_vision_model(name, folder):
         at += 4 * len(values)
     head = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(data))
-    return case
 
 
 def png_of(image):

@@ -69,6 +69,36 @@ class VisionTest(unittest.TestCase):
         again = weft("chat", model, *NEW, text=f"/load {kept}\n/again\n")
         self.assertEqual((again.returncode, again.stdout), (OK, self.said("llava", "one") + "\n"))
 
+    def test_gguf_files_see_by_a_file_beside_them(self):
+        for name in TALKING:
+            if name.startswith("gemma3"):
+                continue  # its windows are not those of GGUF files
+            model, tower = self.folder / f"{name}.gguf", self.folder / f"mmproj-{name}.gguf"
+            done = subprocess.run([WEFT, "convert", self.folder / name, model], capture_output=True, text=True)
+            self.assertEqual(done.returncode, OK, done.stderr)
+            self.assertIn(f"is in {tower}", done.stderr)
+        name = "qwen2-5-vl"
+        for command in (["describe", self.folder / f"{name}.gguf", self.images[0], "What is this?"],
+                        ["chat", self.folder / f"{name}.gguf", "What is this?", "--image", self.images[0]]):
+            done = weft(*command, *NEW)
+            self.assertEqual((done.returncode, done.stdout), (OK, self.said(name, "one") + "\n"), done.stderr)
+            # Of the files of four models, the one that fits.
+            self.assertIn(f'images are read by "mmproj-{name}.gguf", which lies beside the model', done.stderr)
+            named = weft(*command, "--mmproj", self.folder / f"mmproj-{name}.gguf", *NEW)
+            self.assertEqual((named.returncode, named.stdout, named.stderr), (OK, self.said(name, "one") + "\n", ""))
+            blind = weft(*command, "--mmproj", "none", *NEW)
+            self.assertNotEqual(blind.returncode, OK)
+            self.assertIn("the model reads no images", blind.stderr)
+            wrong = weft(*command, "--mmproj", self.folder / "mmproj-mistral3.gguf", *NEW)
+            self.assertNotEqual(wrong.returncode, OK)
+            self.assertIn("is of another model than", wrong.stderr)
+        # A command that shows no images loads no tower.
+        done = weft("generate", self.folder / f"{name}.gguf", "--prompt", "Hello", "--max-tokens", "2")
+        self.assertEqual((done.returncode, done.stderr), (OK, ""))
+        done = subprocess.run([WEFT, "inspect", self.folder / f"mmproj-{name}.gguf"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("qwen2.5vl_merger", done.stdout)
+
     def test_wrong_images_are_refused(self):
         model = self.folder / "llava"
         text = self.folder / "text.png"

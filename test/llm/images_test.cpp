@@ -2,6 +2,8 @@
 // they hold; and what is refused. test/vision/make.py made the files.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "io/tensor_source.hpp"
 #include "llm/convert.hpp"
 #include "llm/image_rows.hpp"
@@ -149,7 +151,11 @@ TEST(LlmImages, ADeviceSeesWhatTheCpuSees) {
     const VisionCase c = image_case(name);
     const test::TemporaryFolder folder;
     const Model model = loaded(c, folder), on_cpu = load(folder.path(), {.device = kCpu});
-    const auto messages = messages_of(c.json["chats"][0], c.images());
+    // Two images of one size, which the tower sees in one pass.
+    const Tensor image = c.images()[0];
+    std::vector<std::uint8_t> pixels = image.to_vector<std::uint8_t>();
+    std::reverse(pixels.begin(), pixels.end());
+    const auto messages = messages_of(c.json["chats"][2], {image, tensor<std::uint8_t>(pixels, image.shape())});
     const std::vector<float> logits = model.forward(model.chat_prompt(messages)),
                              wanted = on_cpu.forward(on_cpu.chat_prompt(messages));
     double worst = 0;
@@ -179,6 +185,28 @@ TEST(LlmImages, AConversationGoesOnBehindItsImages) {
     const Result changed = model.chat(messages, greedy(6)).result();
     EXPECT_LT(changed.reused_tokens, 40);  // the text in front of the image, which Gemma writes before crops
     EXPECT_EQ(ids_of(changed), ids_of(other.chat(messages, greedy(6)).result()));
+  }
+}
+
+TEST(LlmImages, ImagesOfOneShapeAreSeenTogether) {
+  // Seen in one pass of the tower, or each by a question about it before: the same bits.
+  for (const VisionCase& c : test::vision_cases(WEFT_TEST_IMAGES)) {
+    SCOPED_TRACE(c.name);
+    const test::TemporaryFolder folder;
+    const Model together = loaded(c, folder, {.context = 2048}), apart = load(folder.path(), {.context = 2048});
+    std::vector<Tensor> images;
+    for (std::uint8_t i = 0; i < 5; ++i) {
+      std::vector<std::uint8_t> pixels(35 * 28 * 3);
+      for (std::size_t j = 0; j < pixels.size(); ++j) pixels[j] = static_cast<std::uint8_t>(j * (7 + i) + 31 * i);
+      images.push_back(tensor<std::uint8_t>(pixels, {35, 28, 3}));
+    }
+    Message question{.role = "user", .parts = {"Which?"}};
+    for (const Tensor& image : images) {
+      question.parts.emplace_back(image);
+      (void)apart.forward(apart.chat_prompt({{.role = "user", .parts = {image}}}));
+    }
+    const Prompt prompt = together.chat_prompt({question});
+    EXPECT_EQ(together.forward(prompt), apart.forward(apart.chat_prompt({question})));
   }
 }
 
@@ -229,7 +257,7 @@ TEST(LlmImages, ALanguageModelAloneGoesIntoGguf) {
     const Model model = loaded(c, folder);
     const Converted converted = convert_to_gguf(io::TensorSource::open(folder.path()), folder / "model.gguf");
     ASSERT_FALSE(converted.notes.empty());
-    const Model text = load(folder / "model.gguf");
+    const Model text = load(folder / "model.gguf", {.mmproj = "none"});
     EXPECT_FALSE(text.reads_images());
     const std::vector<std::int32_t> tokens = {72, 5, 9, 130, 44, 7};
     const std::vector<float> logits = text.forward(tokens), wanted = model.forward(tokens);

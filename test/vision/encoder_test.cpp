@@ -2,6 +2,7 @@
 // do not fit.
 #include <gtest/gtest.h>
 
+#include "vision/images.hpp"
 #include "vision/preprocess.hpp"
 #include "vision/tower.hpp"
 #include "vision/vision_cases.hpp"
@@ -63,6 +64,29 @@ TEST(VisionEncoder, RowsAndScoresAreThoseOfTransformers) {
       EXPECT_NEAR(total, is_siglip ? expected : 1, 1e-5);
     }
   }
+}
+
+TEST(VisionEncoder, ImagesTogetherGiveTheRowsOfEach) {
+  for (const char* name : kEncoders) {
+    const test::VisionCase c = case_of(name);
+    const test::TemporaryFolder folder;
+    c.put_into(folder);
+    const Encoder model = Encoder::load(folder.path());
+    std::vector<Tensor> images = c.images();
+    for (std::size_t i = 0; i < 8; ++i) images.push_back(images[i % 3]);  // 8, 2 and 1
+    std::vector<float> rows;
+    for (const Tensor& image : images) {
+      const std::vector<float> row = model.embed_images({image}).to_vector<float>();
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    EXPECT_EQ(model.embed_images(images).to_vector<float>(), rows) << name;
+  }
+  using Sizes = std::vector<std::size_t>;
+  EXPECT_EQ(pass_sizes(11, 17), (Sizes{8, 2, 1}));
+  EXPECT_EQ(pass_sizes(5, 1024), (Sizes{4, 1}));
+  EXPECT_EQ(pass_sizes(3, 1500), (Sizes{2, 1}));
+  EXPECT_EQ(pass_sizes(2, 60'000), (Sizes{1, 1}));
+  EXPECT_EQ(pass_sizes(0, 1), Sizes());
 }
 
 TEST(VisionEncoder, TextsOfSiglipAreFilledWithTheTokenizersPadding) {
