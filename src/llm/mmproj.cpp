@@ -96,9 +96,7 @@ std::string Mmproj::why_not(const ModelConfig& model, const io::GgufMetadata& m)
                        layout_->projector, layout_->architecture, model.architecture);
   if (const Extent width = rows_width(); width != model.hidden)
     return fmt::format("it makes rows of {}, and the language model has a width of {}", width, model.hidden);
-  std::vector<std::string_view> tokens(layout_->around.begin(), layout_->around.end());
-  if (layout_->kind != MmprojKind::llava) tokens.push_back(layout_->row_token);
-  for (const std::string_view token : tokens)
+  for (const std::string_view token : layout_->around)
     if (!knows_token(m, token))
       return fmt::format("the language model's vocabulary has no {}, which its prompts have at images", token);
   // The vocabulary can be given a token only if it is kept as a list.
@@ -135,8 +133,11 @@ void Mmproj::join(ModelConfig& model, const io::GgufMetadata& m) const {
 }
 
 std::string Mmproj::missing_token(const io::GgufMetadata& m) const {
-  return layout_->kind == MmprojKind::llava && !knows_token(m, layout_->row_token) ? std::string(layout_->row_token)
-                                                                                   : "";
+  return knows_token(m, layout_->row_token) ? "" : std::string(layout_->row_token);
+}
+
+bool Mmproj::knows(const io::GgufMetadata& m) const {
+  return !layout_->architecture.empty() || !layout_->around.empty() || missing_token(m).empty();
 }
 
 std::vector<Extent> Mmproj::taken_layers() const {

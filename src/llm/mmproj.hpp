@@ -29,8 +29,11 @@ class Mmproj {
   std::string why_not(const ModelConfig& model, const io::GgufMetadata& metadata) const;
   /// Makes the language model one that reads images. FileError as `check`.
   void join(ModelConfig& model, const io::GgufMetadata& metadata) const;
-  /// The token for rows of images if the model's vocabulary lacks it, as those of the first LLaVA models do; else "".
+  /// The token for rows of images if the model's vocabulary lacks it, as those of the first LLaVA models and of some files of Gemma 3
+  /// do; else "". The model never reads this token: rows of images take its place.
   std::string missing_token(const io::GgufMetadata& metadata) const;
+  /// Whether more than the width of its rows speaks for this language model: its architecture, or its tokens.
+  bool knows(const io::GgufMetadata& metadata) const;
   /// What a folder would hold. FileError for a file that contradicts itself.
   ImageFiles files(const ModelConfig& model, const text::Tokenizer& tokenizer) const;
   /// The object vision_config of its config.json, and its preprocessor_config.json.

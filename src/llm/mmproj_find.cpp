@@ -79,7 +79,7 @@ std::optional<Mmproj> mmproj_of_model(const io::TensorSource& model, const Model
       Mmproj file = Mmproj::open(each);
       std::string reason = file.why_not(config, metadata);
       // Nothing but the width of its rows says which model a file of LLaVA belongs to.
-      if (reason.empty() && neighbours.has_other_models && !file.missing_token(metadata).empty())
+      if (reason.empty() && neighbours.has_other_models && !file.knows(metadata))
         reason = "it may belong to another model of the folder; name it as mmproj if it is this one's";
       if (reason.empty()) {
         notes.push_back(fmt::format("images are read by {}, which lies beside the model; mmproj \"none\" leaves it out",

@@ -363,6 +363,27 @@ TEST(Mmproj, AVocabularyWithoutAMarkerGetsOne) {
   expect_in(refusal([&] { (void)model.generate("x<image>").result(); }), "outside of the vocabulary");
 }
 
+TEST(Mmproj, GemmasVocabularyMayLackTheTokenOfRows) {
+  // As those of some published files, which end before it. The tokens around images are there.
+  VisionCase c = case_of("gemma3-images");
+  c.json["tokenizer"]["pre_tokenizer"]["use_regex"] = true;
+  const Files files(c);
+  const Model before = load(files.model());
+  const std::vector<Message> messages = question_of(c.json["chats"][0], c.images());
+  const std::vector<float> wanted = before.forward(before.chat_prompt(messages));
+  rewrite(files.model(), [](io::GgufMetadata& m) {
+    std::vector<std::string> tokens = m.array<std::string>("tokenizer.ggml.tokens");
+    for (std::string& token : tokens)
+      if (token == "<image_soft_token>") token = "<other>";
+    m.set("tokenizer.ggml.tokens", io::GgufArray(tokens));
+    m.erase("tokenizer.huggingface.json");
+  });
+  std::filesystem::copy(files.model(), files.folder.path() / "other.gguf");
+  const Model model = load(files.model());
+  ASSERT_TRUE(model.reads_images());
+  EXPECT_EQ(model.forward(model.chat_prompt(messages)), wanted);
+}
+
 TEST(Mmproj, WhatAFileCannotExpressIsLeftBehind) {
   const auto note_of = [](const char* name, const std::function<void(Json&)>& change) {
     VisionCase c = case_of(name);
