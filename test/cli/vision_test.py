@@ -92,6 +92,13 @@ class VisionTest(unittest.TestCase):
             wrong = weft(*command, "--mmproj", self.folder / "mmproj-mistral3.gguf", *NEW)
             self.assertNotEqual(wrong.returncode, OK)
             self.assertIn("is of another model than", wrong.stderr)
+        # Towers in blocks are read, too.
+        small = self.folder / "small-mmproj.gguf"
+        done = subprocess.run([WEFT, "quantize", self.folder / f"mmproj-{name}.gguf", small, "--type", "Q8_0"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        done = weft("describe", self.folder / f"{name}.gguf", self.images[0], "What is this?", "--mmproj", small, *NEW)
+        self.assertEqual((done.returncode, done.stderr), (OK, ""))
+        self.assertEqual(done.stdout[:1], self.said(name, "one")[:1])
         # A command that shows no images loads no tower.
         done = weft("generate", self.folder / f"{name}.gguf", "--prompt", "Hello", "--max-tokens", "2")
         self.assertEqual((done.returncode, done.stderr), (OK, ""))
