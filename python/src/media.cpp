@@ -1,4 +1,6 @@
 // Images and sounds: files, sizes, rates and spectra.
+#include "media.hpp"
+
 #include <filesystem>
 
 #include "bytes.hpp"
@@ -12,14 +14,6 @@ namespace weft::python {
 namespace {
 
 using Path = std::filesystem::path;
-
-nb::tuple sound_object(const audio::Sound& sound) {
-  return nb::make_tuple(wrapped(audio::to_tensor(sound, kCpu)), sound.rate);
-}
-audio::Sound sound_from(const nb::object& samples, int rate) {
-  const Tensor given = tensor_from(samples.ptr());
-  return without_gil([&] { return audio::from_tensor(given, rate); });
-}
 
 void bind_images(nb::module_& m) {
   m.def("_image_read", [](const Path& path) { return wrapped(without_gil([&] { return image::read(path); })); });
@@ -94,6 +88,15 @@ void bind_spectra(nb::module_& m) {
 }
 
 }  // namespace
+
+nb::tuple sound_object(const audio::Sound& sound) {
+  return nb::make_tuple(wrapped(audio::to_tensor(sound, kCpu)), sound.rate);
+}
+
+audio::Sound sound_from(const nb::object& samples, int rate) {
+  const Tensor given = tensor_from(samples.ptr());
+  return without_gil([&] { return audio::from_tensor(given, rate); });
+}
 
 void bind_media(nb::module_& m) {
   bind_images(m);

@@ -6,7 +6,9 @@
 #include <memory>
 
 #include "callable.hpp"
+#include "media.hpp"
 #include "nanobind/stl/filesystem.h"
+#include "nanobind/stl/pair.h"
 #include "nanobind/stl/shared_ptr.h"
 #include "nanobind/stl/tuple.h"
 #include "produced.hpp"
@@ -17,14 +19,6 @@ namespace weft::python {
 namespace {
 
 using Path = std::filesystem::path;
-
-audio::Sound sound_of(const nb::object& samples, int rate) {
-  const Tensor given = tensor_from(samples.ptr());
-  return without_gil([&] { return audio::from_tensor(given, rate); });
-}
-nb::tuple spoken_object(const audio::Sound& sound) {
-  return nb::make_tuple(wrapped(audio::to_tensor(sound, kCpu)), sound.rate);
-}
 
 /// A model that one thread at a time may use, as iterators over its results do.
 template <class M>
@@ -84,7 +78,7 @@ void bind_transcriber(nb::module_& m) {
           "transcribe",
           [](const PythonTranscriber& self, nb::object samples, int rate, const nb::dict& given,
              nb::object on_segment) {
-            const audio::Sound sound = sound_of(samples, rate);
+            const audio::Sound sound = sound_from(samples, rate);
             speech::TranscribeOptions options = speech::transcribe_options(value_of(given.ptr()));
             if (!on_segment.is_none())
               options.on_segment = [call = Callable(on_segment)](const speech::Segment& s) {
@@ -97,7 +91,7 @@ void bind_transcriber(nb::module_& m) {
           nb::arg("samples"), nb::arg("rate"), nb::arg("options"), nb::arg("on_segment").none())
       .def("stream",
            [](const PythonTranscriber& self, nb::object samples, int rate, const nb::dict& given) {
-             audio::Sound sound = sound_of(samples, rate);
+             audio::Sound sound = sound_from(samples, rate);
              speech::TranscribeOptions options = speech::transcribe_options(value_of(given.ptr()));
              return std::make_shared<Segments>([model = self.model, turn = self.turn(), sound = std::move(sound),
                                                 options](const auto& put, const std::stop_token& stop) mutable {
@@ -109,13 +103,13 @@ void bind_transcriber(nb::module_& m) {
            })
       .def("detect_language",
            [](const PythonTranscriber& self, nb::object samples, int rate) {
-             const audio::Sound sound = sound_of(samples, rate);
+             const audio::Sound sound = sound_from(samples, rate);
              const auto turn = self.turn();
              return without_gil([&] { return self.model.detect_language(sound); });
            })
       .def("features",
            [](const PythonTranscriber& self, nb::object samples, int rate, double begin) {
-             const audio::Sound sound = sound_of(samples, rate);
+             const audio::Sound sound = sound_from(samples, rate);
              return wrapped(without_gil([&] { return self.model.features(sound, begin); }));
            })
       .def("encode",
@@ -137,12 +131,17 @@ void bind_transcriber(nb::module_& m) {
       nb::arg("folder"), nb::arg("device").none(), nb::arg("progress").none());
   m.def("_is_transcriber", &speech::is_transcriber);
   m.def("_language_name", [](const std::string& code) { return speech::language_name(code); });
-  // Subtitles of segments, which is all that they have of a transcript.
-  const auto subtitles = [](std::string (*write)(const speech::Transcript&)) {
-    return [write](const std::vector<std::tuple<double, double, std::string>>& segments) {
+  // Subtitles of segments and their words, which is all that they have of a transcript.
+  const auto subtitles = [](std::string (*write)(const speech::Transcript&, speech::WordCues)) {
+    using Cue = std::tuple<double, double, std::string>;
+    return [write](const std::vector<std::pair<Cue, std::vector<Cue>>>& segments, const std::string& words) {
       speech::Transcript transcript;
-      for (const auto& [begin, end, text] : segments) transcript.segments.push_back({begin, end, text});
-      return write(transcript);
+      for (const auto& [cue, own_words] : segments) {
+        speech::Segment segment{.begin = std::get<0>(cue), .end = std::get<1>(cue), .text = std::get<2>(cue)};
+        for (const auto& [begin, end, text] : own_words) segment.words.push_back({begin, end, text});
+        transcript.segments.push_back(std::move(segment));
+      }
+      return write(transcript, speech::word_cues(words));
     };
   };
   m.def("_to_srt", subtitles(speech::to_srt));
@@ -151,14 +150,14 @@ void bind_transcriber(nb::module_& m) {
 
 void bind_voice(nb::module_& m) {
   nb::class_<Sentences>(m, "_Sentences")
-      .def("next", [](Sentences& self) { return next_of(self, spoken_object); })
+      .def("next", [](Sentences& self) { return next_of(self, sound_object); })
       .def("stop", &Sentences::stop);
   nb::class_<PythonVoice>(m, "_Voice")
       .def("speak",
            [](const PythonVoice& self, const std::string& text, const nb::dict& given) {
              const speech::SpeakOptions options = speech::speak_options(value_of(given.ptr()));
              const auto turn = self.turn();
-             return spoken_object(without_gil([&] { return self.model.speak(text, options); }));
+             return sound_object(without_gil([&] { return self.model.speak(text, options); }));
            })
       .def("stream",
            [](const PythonVoice& self, const std::string& text, const nb::dict& given) {

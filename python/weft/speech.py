@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from . import _weft
@@ -17,11 +17,22 @@ from ._weft import Tensor, Tokenizer
 from .audio import Sound
 from .io import Path
 
-__all__ = ["Segment", "Stream", "Transcriber", "Transcript", "Voice", "is_transcriber", "is_voice", "language_name", "load_transcriber",
-           "load_voice"]
+__all__ = ["Segment", "Stream", "Transcriber", "Transcript", "Voice", "Word", "is_transcriber", "is_voice", "language_name",
+           "load_transcriber", "load_voice"]
 
 Task = Literal["transcribe", "translate"]
+WordCues = Literal["none", "marks", "each"]
 Progress = Callable[[int, int], Any]
+
+
+@dataclass
+class Word:
+    """A word with its times in seconds. The text has the space before it: the words of a segment, joined, are its text."""
+
+    begin: float
+    end: float
+    text: str
+    probability: float
 
 
 @dataclass
@@ -36,6 +47,11 @@ class Segment:
     mean_log_probability: float
     compression_ratio: float
     no_speech_probability: float
+    words: list[Word] = field(default_factory=list)  #: if they were asked for
+
+    @classmethod
+    def _of(cls, native: dict[str, Any]) -> Segment:
+        return cls(**{**native, "words": [Word(**each) for each in native["words"]]})
 
 
 @dataclass
@@ -48,18 +64,18 @@ class Transcript:
 
     @classmethod
     def _of(cls, native: dict[str, Any]) -> Transcript:
-        return cls(**{**native, "segments": [Segment(**each) for each in native["segments"]]})
+        return cls(**{**native, "segments": [Segment._of(each) for each in native["segments"]]})
 
-    def _cues(self) -> list[tuple[float, float, str]]:
-        return [(each.begin, each.end, each.text) for each in self.segments]
+    def _cues(self) -> list[tuple[tuple[float, float, str], list[tuple[float, float, str]]]]:
+        return [((each.begin, each.end, each.text), [(word.begin, word.end, word.text) for word in each.words]) for each in self.segments]
 
-    def to_srt(self) -> str:
-        """As a file of subtitles: SubRip."""
-        return str(_weft._to_srt(self._cues()))
+    def to_srt(self, words: WordCues = "none") -> str:
+        """As a file of subtitles: SubRip. With words="each", every word is a cue."""
+        return str(_weft._to_srt(self._cues(), words))
 
-    def to_vtt(self) -> str:
-        """WebVTT."""
-        return str(_weft._to_vtt(self._cues()))
+    def to_vtt(self, words: WordCues = "none") -> str:
+        """WebVTT. With words="marks", the time of each word is inside of its segment's cue, as for karaoke."""
+        return str(_weft._to_vtt(self._cues(), words))
 
 
 T = TypeVar("T")
@@ -100,18 +116,22 @@ class Transcriber:
         language     a code ("de") or a name ("german"); otherwise it is detected in the first 30 s
         task         "transcribe", or "translate": into English
         timestamps   True: tokens of time cut the text into segments; otherwise each window of 30 s is one
+        words        True: segments have words with times
+        beam_size, patience, length_penalty
+                     beginnings of texts that are kept at temperature 0, and how the search ends and chooses
+        best_of      texts that are drawn at temperatures above 0
         temperatures, compression_ratio_max, log_probability_min
                      the next temperature is used where a text repeats itself or is improbable
         no_speech_max, condition_on_previous, prompt, max_tokens, seed
 
         `on_segment` is called with each segment once it is certain. UsageError for a language that the model lacks, and for options that
         are unknown or out of range."""
-        call = None if on_segment is None else (lambda native: on_segment(Segment(**native)))
+        call = None if on_segment is None else (lambda native: on_segment(Segment._of(native)))
         return Transcript._of(self._native.transcribe(sound.samples, sound.rate, options, call))
 
     def stream(self, sound: Sound, **options: Any) -> SegmentStream:
         """The same as an iterator of segments, which come as they are certain; `result()` gives the transcript."""
-        return SegmentStream(self._native.stream(sound.samples, sound.rate, options), lambda native: Segment(**native))
+        return SegmentStream(self._native.stream(sound.samples, sound.rate, options), Segment._of)
 
     def detect_language(self, sound: Sound) -> list[tuple[str, float]]:
         """Languages of the first window with their probabilities, the most probable one first."""

@@ -207,7 +207,11 @@ Value describe_speech(const SpeechModel& model) {
 constexpr const char* kTranscribeProperties = R"(
   "language": {"type": "string", "description": "a code or a name; otherwise it is detected"},
   "task": {"enum": ["transcribe", "translate"], "default": "transcribe"},
-  "timestamps": {"type": "boolean", "default": true}, "prompt": {"type": "string", "maxLength": 10000},
+  "timestamps": {"type": "boolean", "default": true},
+  "words": {"type": "boolean", "default": false, "description": "segments have words with times"},
+  "beam_size": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1}, "best_of": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
+  "patience": {"type": "number", "exclusiveMinimum": 0, "maximum": 16}, "length_penalty": {"type": "number", "minimum": 0, "maximum": 1},
+  "prompt": {"type": "string", "maxLength": 10000},
   "temperatures": {"type": "array", "minItems": 1, "maxItems": 16, "items": {"type": "number", "minimum": 0}},
   "compression_ratio_max": {"type": "number"}, "log_probability_min": {"type": "number"}, "no_speech_max": {"type": "number"},
   "condition_on_previous": {"type": "boolean"}, "max_tokens": {"type": "integer", "minimum": 0}, "seed": {"type": "integer", "minimum": 0})";

@@ -1,6 +1,7 @@
 // weft transcribe
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -21,14 +22,28 @@ struct TranscribeRequest {
   std::filesystem::path file;
   std::string task = "transcribe", format = "text";
   speech::TranscribeOptions options;
-  bool shows_times = false, detects = false, stats = false;
-  std::int64_t max_tokens = 0, seed = 0;
+  bool shows_times = false, word_cues = false, detects = false, stats = false;
+  std::int64_t max_tokens = 0, seed = 0, beam_size = 1, best_of = 1;
 };
 
 /// "01:02.34".
 std::string clock(double seconds) {
   const auto hundredths = std::llround(seconds * 100);
   return fmt::format("{:02}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100);
+}
+
+/// A segment's lines of text: the segment, or each word of it with its times.
+std::string lines_of(const speech::Segment& s, bool shows_times) {
+  const auto line = [](double begin, double end, std::string_view text, bool has_times) {
+    return (has_times ? fmt::format("[{} - {}] ", clock(begin), clock(end)) : "") + std::string(text) + "\n";
+  };
+  if (s.words.empty()) return line(s.begin, s.end, s.text, shows_times);
+  std::string lines;
+  for (const speech::Word& word : s.words)
+    lines +=
+        line(word.begin, word.end,
+             std::string_view(word.text).substr(std::min(word.text.find_first_not_of(' '), word.text.size())), true);
+  return lines;
 }
 
 int detect(const speech::Transcriber& model, const audio::Sound& sound) {
@@ -46,19 +61,22 @@ int transcribe(TranscribeRequest r) {
   if (r.detects) return detect(model, sound);
   StopOnInterrupt stop;
   r.options.task = r.task == "translate" ? speech::Task::translate : speech::Task::transcribe;
-  r.options.max_tokens = r.max_tokens;
+  r.options.max_tokens = r.max_tokens, r.options.beam_size = r.beam_size, r.options.best_of = r.best_of;
   r.options.seed = static_cast<std::uint64_t>(r.seed);
   r.options.cancel = stop.token();
+  r.options.words = r.options.words || r.word_cues;
   if (r.format == "text")
     r.options.on_segment = [&](const speech::Segment& s) {
-      const std::string times = r.shows_times ? fmt::format("[{} - {}] ", clock(s.begin), clock(s.end)) : "";
-      if (!put_foreign(times + s.text + "\n")) stop.request_stop();
+      if (!put_foreign(lines_of(s, r.shows_times))) stop.request_stop();
     };
   const auto start = std::chrono::steady_clock::now();
   const speech::Transcript t = model.transcribe(sound, r.options);
   if (r.format == "json") put_text(to_value(t).to_json(2) + "\n");
-  if (r.format == "srt") put_foreign(speech::to_srt(t));
-  if (r.format == "vtt") put_foreign(speech::to_vtt(t));
+  using speech::WordCues;
+  // SubRip has no marks of words inside of a cue.
+  if (r.format == "srt") put_foreign(speech::to_srt(t, r.options.words ? WordCues::each : WordCues::none));
+  if (r.format == "vtt")
+    put_foreign(speech::to_vtt(t, r.word_cues ? WordCues::each : r.options.words ? WordCues::marks : WordCues::none));
   if (r.stats) {
     const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     put_message(fmt::format("{}; {:.1f} s of sound in {:.1f} s", model.describe(), t.seconds, taken));
@@ -81,6 +99,11 @@ void set_up_transcribe(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"transcribe", "translate"}));
   app.add_flag("--timestamps", r.shows_times, "show the times of segments in front of them (text)");
   app.add_flag("!--no-timestamps", r.options.timestamps, "write no tokens of time: each window of 30 s is one segment");
+  app.add_flag("--words", r.options.words,
+               "times of words: a line for each (text), members of segments (json), marks in cues as for karaoke "
+               "(vtt), a cue for "
+               "each (srt)");
+  app.add_flag("--word-cues", r.word_cues, "times of words, with a cue for each in vtt, too");
   app.add_option("--format", r.format, "text, json, srt or vtt")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json", "srt", "vtt"}));
@@ -89,6 +112,16 @@ void set_up_transcribe(CLI::App& app, Action& action) {
                  "the first is used for each window, the next ones where a text repeats itself or is improbable")
       ->capture_default_str()
       ->delimiter(',');
+  app.add_option("--beam-size", r.beam_size,
+                 "beginnings of a text that are kept at temperature 0; 1: the most probable token is taken")
+      ->capture_default_str();
+  app.add_option("--best-of", r.best_of, "texts that are drawn at temperatures above 0, of which the best is kept")
+      ->capture_default_str();
+  app.add_option("--patience", r.options.patience, "the search of beams ends with this many whole texts for each beam")
+      ->capture_default_str();
+  app.add_option(
+      "--length-penalty", r.options.length_penalty,
+      "0 to 1: how much long texts may be less probable; otherwise texts are compared by the mean of their tokens");
   app.add_option("--max-tokens", r.max_tokens, "largest number of tokens of a window; 0: half of the model's positions")
       ->capture_default_str();
   app.add_option("--seed", r.seed, "of draws at temperatures above 0")

@@ -157,12 +157,15 @@ const std::string_view kServiceDeclarations = R"ts(
   }
   /** Speech models from granted folders. */
   export namespace speech {
+    interface Word { begin: number; end: number; text: string; probability: number }
+    /** `words` is empty unless they were asked for. */
     interface Segment { begin: number; end: number; text: string; tokens: number[]; temperature: number;
-      meanLogProbability: number; compressionRatio: number; noSpeechProbability: number }
+      meanLogProbability: number; compressionRatio: number; noSpeechProbability: number; words: Word[] }
     interface Transcript { text: string; language: string; languageProbability: number; seconds: number; segments: Segment[] }
     interface Transcriber {
       transcribe(sound: audio.Sound, options?: { language?: string; task?: "transcribe" | "translate"; timestamps?: boolean;
         temperatures?: readonly number[]; compressionRatioMax?: number; logProbabilityMin?: number; noSpeechMax?: number;
+        words?: boolean; beamSize?: number; bestOf?: number; patience?: number; lengthPenalty?: number;
         conditionOnPrevious?: boolean; prompt?: string; maxTokens?: number; seed?: number;
         onSegment?: (segment: Segment) => void }): Transcript;
       detectLanguage(sound: audio.Sound): { language: string; probability: number }[];

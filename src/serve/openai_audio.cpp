@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -42,6 +43,34 @@ Format format_of(const FormPart& part) {
                fmt::format("is {}; known are json, text, srt, verbose_json and vtt", quote(part.content, 40)));
 }
 
+/// Which times an answer has: those of segments, of words or both. Without the field: of segments.
+void read_granularities(std::span<const FormPart> parts, TranscriptionRequest& request) {
+  bool has_segments = false, has_words = false;
+  for (const FormPart& part : parts) {
+    if (part.name != "timestamp_granularities[]" && part.name != "timestamp_granularities") continue;
+    if (part.content == "segment")
+      has_segments = true;
+    else if (part.content == "word")
+      has_words = true;
+    else
+      refuse_field(part.name, fmt::format("has {}; known are segment and word", quote(part.content, 40)));
+  }
+  request.has_segments = has_segments || !has_words;
+  const bool shows_times = request.format != Format::json && request.format != Format::text;
+  request.options.words = has_words && shows_times;
+}
+
+Value words_value(const speech::Transcript& transcript) {
+  Value::Array words;
+  for (const speech::Segment& segment : transcript.segments)
+    for (const speech::Word& word : segment.words)
+      words.push_back(
+          Value::object({{"word", word.text.substr(std::min(word.text.find_first_not_of(' '), word.text.size()))},
+                         {"start", word.begin},
+                         {"end", word.end}}));
+  return words;
+}
+
 Value segment_value(const speech::Segment& s, std::size_t index) {
   Value::Array tokens;
   for (const std::int32_t token : s.tokens) tokens.emplace_back(token);
@@ -80,13 +109,9 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
   if (const FormPart* part = find_part(parts, "temperature"))
     if (const double temperature = number_of(*part, 0, 1); temperature > 0)
       request.options.temperatures = {temperature};
-  for (const FormPart& part : parts)
-    if ((part.name == "timestamp_granularities[]" || part.name == "timestamp_granularities") &&
-        part.content != "segment")
-      refuse_field(part.name,
-                   fmt::format("has {}; times of segments are known, not of words", quote(part.content, 40)));
+  read_granularities(parts, request);
   try {
-    if (!request.options.language.empty()) transcriber.prompt_tokens(request.options.language, task, true);
+    transcriber.check_language(request.options.language, task);
   } catch (const UsageError& error) {
     throw OpenAiError(400, error.what(), "language");
   }
@@ -104,20 +129,23 @@ TranscriptionRequest read_transcription_request(std::string_view type, std::stri
 }
 
 AudioAnswer transcription_answer(const TranscriptionRequest& request, const speech::Transcript& t) {
+  using Cues = speech::WordCues;
+  const bool words = request.options.words;
   switch (request.format) {
     case Format::text: return {"text/plain; charset=utf-8", t.text + "\n"};
-    case Format::srt: return {"text/plain; charset=utf-8", speech::to_srt(t)};
-    case Format::vtt: return {"text/vtt; charset=utf-8", speech::to_vtt(t)};
+    case Format::srt: return {"text/plain; charset=utf-8", speech::to_srt(t, words ? Cues::each : Cues::none)};
+    case Format::vtt: return {"text/vtt; charset=utf-8", speech::to_vtt(t, words ? Cues::marks : Cues::none)};
     case Format::json: break;
     case Format::verbose_json: {
       Value::Array segments;
       for (const speech::Segment& s : t.segments) segments.push_back(segment_value(s, segments.size()));
-      const Value answer =
+      Value answer =
           Value::object({{"task", request.options.task == speech::Task::translate ? "translate" : "transcribe"},
                          {"language", speech::language_name(t.language)},
                          {"duration", t.seconds},
-                         {"text", t.text},
-                         {"segments", segments}});
+                         {"text", t.text}});
+      if (request.has_segments) answer.members().set("segments", segments);
+      if (words) answer.members().set("words", words_value(t));
       return {"application/json", answer.to_json()};
     }
   }

@@ -15,7 +15,8 @@ struct TranscriptionRequest {
   audio::Sound sound;
   speech::TranscribeOptions options;
   enum class Format : std::uint8_t { json, text, srt, verbose_json, vtt } format = Format::json;
-  bool streams = false;  ///< segments as server-sent events, then the whole text
+  bool has_segments = true;  ///< of verbose_json; `options.words` says whether it has words
+  bool streams = false;      ///< segments as server-sent events, then the whole text
 };
 
 /// Reads a form of /v1/audio/transcriptions, or of /v1/audio/translations. `type` is the header Content-Type. Fields that are not

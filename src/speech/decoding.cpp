@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "weft/error.hpp"
 
@@ -20,6 +21,14 @@ double log_sum(std::span<const float> logits) {
   double sum = 0;
   for (const float l : logits) sum += std::exp(static_cast<double>(l) - largest);
   return largest + std::log(sum);
+}
+
+std::span<const float>::iterator largest_of(std::span<const float> logits) {
+  const auto best = std::max_element(logits.begin(), logits.end());
+  const bool has_nan = std::any_of(logits.begin(), logits.end(), [](float l) { return std::isnan(l); });
+  if (has_nan || best == logits.end() || !std::isfinite(*best))
+    throw FileError("speech: the model gives logits that are not numbers; are its weights whole?");
+  return best;
 }
 
 void forbid(std::span<float> logits, std::int64_t begin, std::int64_t end) {
@@ -65,10 +74,7 @@ void apply_rules(std::span<float> logits, std::span<const std::int32_t> written,
 }
 
 Choice choose(std::span<const float> logits, double temperature, double uniform) {
-  const auto best = std::max_element(logits.begin(), logits.end());
-  const bool has_nan = std::any_of(logits.begin(), logits.end(), [](float l) { return std::isnan(l); });
-  if (has_nan || best == logits.end() || !std::isfinite(*best))
-    throw FileError("speech: the model gives logits that are not numbers; are its weights whole?");
+  const auto best = largest_of(logits);
   auto token = static_cast<std::size_t>(best - logits.begin());
   if (temperature > 0) {
     const auto weight = [&](float l) { return std::exp((static_cast<double>(l) - *best) / temperature); };
@@ -82,6 +88,21 @@ Choice choose(std::span<const float> logits, double temperature, double uniform)
     }
   }
   return {static_cast<std::int32_t>(token), static_cast<double>(logits[token]) - log_sum(logits)};
+}
+
+std::vector<Choice> best_choices(std::span<const float> logits, std::size_t count) {
+  largest_of(logits);
+  std::vector<std::int32_t> tokens(logits.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto logit = [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; };
+  const auto end = tokens.begin() + static_cast<std::ptrdiff_t>(std::min(count, tokens.size()));
+  std::partial_sort(tokens.begin(), end, tokens.end(),
+                    [&](std::int32_t a, std::int32_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+  const double sum = log_sum(logits);
+  std::vector<Choice> choices;
+  for (auto token = tokens.begin(); token != end && std::isfinite(logit(*token)); ++token)
+    choices.push_back({*token, static_cast<double>(logit(*token)) - sum});
+  return choices;
 }
 
 double probability_of(std::span<const float> logits, std::int32_t token) {

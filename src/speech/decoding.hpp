@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "speech/whisper_config.hpp"
 
@@ -25,6 +26,9 @@ struct Choice {
 /// The most probable token (the first of equal ones), or a draw at a temperature; `uniform` is in [0, 1).
 /// FileError if a logit is NaN, or if no token may come.
 Choice choose(std::span<const float> logits, double temperature, double uniform);
+
+/// The most probable tokens, at most `count` and the most probable one first; tokens that may not come are left out. Errors as `choose`.
+std::vector<Choice> best_choices(std::span<const float> logits, std::size_t count);
 
 /// The share of a token in the softmax of a row of logits.
 double probability_of(std::span<const float> logits, std::int32_t token);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/quote.hpp"
+#include "weft/error.hpp"
 #include "weft/speech.hpp"
 
 namespace weft::speech {
@@ -38,20 +40,72 @@ std::string vtt_text(const std::string& text) {
   return escaped;
 }
 
+std::string_view without_space(std::string_view word) {
+  return word.substr(std::min(word.find_first_not_of(' '), word.size()));
+}
+
+struct Cue {
+  double begin = 0, end = 0;
+  std::string text;
+};
+
+/// The cues of a transcript: its segments, or its words.
+std::vector<Cue> cues_of(const Transcript& transcript, bool has_words) {
+  std::vector<Cue> cues;
+  for (const Segment& s : transcript.segments) {
+    if (!has_words || s.words.empty())
+      cues.push_back({s.begin, s.end, s.text});
+    else
+      for (const Word& word : s.words) cues.push_back({word.begin, word.end, std::string(without_space(word.text))});
+  }
+  return cues;
+}
+
+/// The words of a segment, each but the first one behind the moment at which it begins. These moments must rise and lie within the cue.
+std::string marked_text(const Segment& segment) {
+  std::string text;
+  double last = segment.begin;
+  for (const Word& word : segment.words) {
+    const std::string shown = vtt_text(std::string(without_space(word.text)));
+    if (word.text.starts_with(' ') && !text.empty()) text += ' ';
+    if (word.begin > last && word.begin < segment.end) {
+      text += fmt::format("<{}>", moment(word.begin, '.'));
+      last = word.begin;
+    }
+    text += shown;
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string to_srt(const Transcript& transcript) {
+WordCues word_cues(std::string_view name) {
+  constexpr std::pair<std::string_view, WordCues> kNames[] = {
+      {"none", WordCues::none}, {"marks", WordCues::marks}, {"each", WordCues::each}};
+  for (const auto& [known, cues] : kNames)
+    if (name == known) return cues;
+  throw UsageError(fmt::format("subtitles: words are shown as none, marks or each, not as {}", quote(name)));
+}
+
+std::string to_srt(const Transcript& transcript, WordCues words) {
   std::string out;
   std::size_t number = 0;
-  for (const Segment& s : transcript.segments)
-    out += fmt::format("{}\n{} --> {}\n{}\n\n", ++number, moment(s.begin, ','), moment(s.end, ','), cue_text(s.text));
+  for (const Cue& cue : cues_of(transcript, words == WordCues::each))
+    out += fmt::format("{}\n{} --> {}\n{}\n\n", ++number, moment(cue.begin, ','), moment(cue.end, ','),
+                       cue_text(cue.text));
   return out;
 }
 
-std::string to_vtt(const Transcript& transcript) {
+std::string to_vtt(const Transcript& transcript, WordCues words) {
   std::string out = "WEBVTT\n\n";
-  for (const Segment& s : transcript.segments)
-    out += fmt::format("{} --> {}\n{}\n\n", moment(s.begin, '.'), moment(s.end, '.'), vtt_text(s.text));
+  const auto put = [&](double begin, double end, const std::string& text) {
+    out += fmt::format("{} --> {}\n{}\n\n", moment(begin, '.'), moment(end, '.'), text);
+  };
+  if (words == WordCues::marks)
+    for (const Segment& s : transcript.segments)
+      put(s.begin, s.end, s.words.empty() ? vtt_text(s.text) : marked_text(s));
+  else
+    for (const Cue& cue : cues_of(transcript, words == WordCues::each)) put(cue.begin, cue.end, vtt_text(cue.text));
   return out;
 }
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "speech/ctc_transcribe.hpp"
 #include "speech/decoding.hpp"
 #include "speech/log_mel.hpp"
 #include "speech/whisper.hpp"
 #include "speech/windows.hpp"
+#include "speech/word_times.hpp"
 #include "weft/error.hpp"
 #include "weft/speech.hpp"
 
@@ -78,6 +80,9 @@ class Transcription {
       result_.language = code;
     }
     start_ = model_.prompt_tokens(result_.language, options_.task, options_.timestamps);
+    if (options_.words)
+      word_times_.emplace(engine_, model_.prompt_tokens(result_.language, options_.task, /*timestamps=*/false),
+                          options_.task == Task::translate || !is_written_without_spaces(result_.language));
   }
 
  public:
@@ -116,10 +121,14 @@ class Transcription {
       attempt.decoded = model_.decode(prompt, {.timestamps = options_.timestamps,
                                                .max_tokens = most,
                                                .temperature = temperature,
+                                               .beam_size = options_.beam_size,
+                                               .best_of = options_.best_of,
+                                               .patience = options_.patience,
+                                               .length_penalty = options_.length_penalty,
                                                .seed = options_.seed,
                                                .draw = draws_,
                                                .cancel = options_.cancel});
-      draws_ += attempt.decoded.tokens.size() + 1;
+      draws_ += static_cast<std::uint64_t>(most) + 1;
       attempt.compression = compression_ratio(stripped(text_of(attempt.decoded.tokens)));
       const bool repeats = attempt.compression > options_.compression_ratio_max;
       const bool is_unsure = attempt.decoded.mean_log_probability < options_.log_probability_min;
@@ -152,7 +161,10 @@ class Transcription {
     const Cut cut = options_.timestamps ? cut_at_times(tokens, engine_.tokens(), frames, kFramesPerStep)
                                         : Cut{{{0, frames, tokens}}, frames};
     if (attempt.temperature > kForgetAbove || !options_.condition_on_previous) context_.clear();
-    for (const Piece& piece : cut.pieces) {
+    std::vector<SpokenPiece> spoken;
+    if (word_times_) spoken = word_times_->find(cut.pieces, at, frames);
+    for (std::size_t i = 0; i < cut.pieces.size(); ++i) {
+      const Piece& piece = cut.pieces[i];
       const std::string text = text_of(piece.tokens);
       if (stripped(text).empty() || piece.begin == piece.end) continue;
       Segment segment{seconds(at + piece.begin),
@@ -162,7 +174,12 @@ class Transcription {
                       attempt.temperature,
                       attempt.decoded.mean_log_probability,
                       attempt.compression,
-                      attempt.decoded.no_speech_probability};
+                      attempt.decoded.no_speech_probability,
+                      {}};
+      if (word_times_) {
+        segment.begin = spoken[i].begin, segment.end = spoken[i].end;
+        segment.words = std::move(spoken[i].words);
+      }
       result_.text += text;
       if (options_.condition_on_previous && attempt.temperature <= kForgetAbove)
         context_.insert(context_.end(), piece.tokens.begin(), piece.tokens.end());
@@ -180,6 +197,7 @@ class Transcription {
   LogMel mel_;
   Transcript result_;
   std::vector<std::int32_t> start_, context_;
+  std::optional<WordTimes> word_times_;
   Extent encoded_ = -1;  // where the window begins that the engine has read
   std::uint64_t draws_ = 0;
 };
@@ -224,11 +242,13 @@ Cut cut_at_times(std::span<const std::int32_t> tokens, const WhisperTokens& spec
 }
 
 Transcript Transcriber::transcribe(const audio::Sound& sound, const TranscribeOptions& options) const {
+  if (ctc_) return transcribe_by_ctc(*ctc_, sound, options);
   check(options, *this);
   return Transcription(*this, *engine_, sound, options).run();
 }
 
 std::vector<std::pair<std::string, double>> Transcriber::detect_language(const audio::Sound& sound) const {
+  if (ctc_) throw UsageError("detect_language: a recogniser by CTC knows one language, and does not tell which");
   if (!is_multilingual()) throw UsageError("detect_language: the model knows only English");
   engine_->encode(features(sound));
   return Transcription::language_probabilities(*engine_);

@@ -4,7 +4,13 @@
 
 namespace weft::speech {
 
+Value to_value(const Word& w) {
+  return Value::object({{"begin", w.begin}, {"end", w.end}, {"text", w.text}, {"probability", w.probability}});
+}
+
 Value to_value(const Segment& s) {
+  Value::Array words;
+  for (const Word& word : s.words) words.push_back(to_value(word));
   return Value::object({{"begin", s.begin},
                         {"end", s.end},
                         {"text", s.text},
@@ -12,7 +18,8 @@ Value to_value(const Segment& s) {
                         {"temperature", s.temperature},
                         {"mean_log_probability", s.mean_log_probability},
                         {"compression_ratio", s.compression_ratio},
-                        {"no_speech_probability", s.no_speech_probability}});
+                        {"no_speech_probability", s.no_speech_probability},
+                        {"words", std::move(words)}});
 }
 
 Value to_value(const Transcript& t) {
@@ -32,10 +39,15 @@ TranscribeOptions transcribe_options(const Value& options) {
   given.read("language", o.language)
       .read("task", task)
       .read("timestamps", o.timestamps)
+      .read("words", o.words)
       .read("temperatures", o.temperatures)
       .read("compression_ratio_max", o.compression_ratio_max)
       .read("log_probability_min", o.log_probability_min)
       .read("no_speech_max", o.no_speech_max)
+      .read("beam_size", o.beam_size)
+      .read("best_of", o.best_of)
+      .read("patience", o.patience)
+      .read("length_penalty", o.length_penalty)
       .read("condition_on_previous", o.condition_on_previous)
       .read("prompt", o.prompt)
       .read("max_tokens", o.max_tokens)

@@ -70,15 +70,20 @@ Tensor Weights::dense(const std::string& name, const Shape& shape) {
   return tensor_from_bytes(values.data(), shape, DType::f32, device_).named(name);
 }
 
-Tensor Weights::kernel(const std::string& name, const Shape& shape) {
-  const Shape lengths{shape[0], 1, 1};
+Tensor Weights::kernel(const std::string& name, const Shape& shape, int length_axis) {
+  std::vector<Extent> extents(3, 1);
+  extents[static_cast<std::size_t>(length_axis)] = shape[length_axis];
+  const Shape lengths(extents);
+  Axes others;
+  for (int axis = 0; axis < 3; ++axis)
+    if (axis != length_axis) others.push_back(axis);
   // Two names of the same, of older and newer versions of PyTorch.
   for (const auto& [length, direction] :
        {std::pair(".weight_g", ".weight_v"),
         std::pair(".parametrizations.weight.original0", ".parametrizations.weight.original1")})
     if (has(name + length)) {
       const Tensor v = dense(name + direction, shape);
-      return (v * (dense(name + length, lengths) / norm(v, {1, 2}, {.keepdims = true}))).eval();
+      return (v * (dense(name + length, lengths) / norm(v, others, {.keepdims = true}))).eval();
     }
   return dense(name + ".weight", shape);
 }

@@ -26,8 +26,9 @@ class Weights {
   Tensor matrix(const std::string& name, Extent rows, Extent columns);
   /// f32 of this shape.
   Tensor dense(const std::string& name, const Shape& shape);
-  /// The kernel of a convolution, dense, whose file may hold it as a length for each output channel and directions: w = g v / |v|.
-  Tensor kernel(const std::string& name, const Shape& shape);
+  /// The kernel of a convolution, dense, whose file may hold it as directions v and a length g for each index along an axis:
+  /// w = g v / |v|.
+  Tensor kernel(const std::string& name, const Shape& shape, int length_axis = 0);
   /// FileError that lists tensors that were not taken, but for names that are known to be of no use here.
   void finish(FunctionRef<bool(std::string_view name)> is_known) const;
   std::uint64_t bytes() const { return bytes_; }

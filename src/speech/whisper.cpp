@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "io/tensor_source.hpp"
@@ -10,6 +11,7 @@
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/convolution.hpp"
+#include "weft/ops/indexing.hpp"
 
 namespace weft::speech::detail {
 namespace {
@@ -36,9 +38,9 @@ Tensor attend_to_all(const Tensor& q, const Tensor& k, const Tensor& v, Extent h
   return reshape(permute(squeeze(y, 0), {1, 0, 2}), q.shape());
 }
 
-/// Attention over rows of a cache, of which query t sees the first length[t].
-Tensor attend_to_cache(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& length, Extent heads) {
-  const Tensor first = zeros({q.dim(0)}, DType::i32, q.device());
+/// Attention over rows of a cache, of which query t sees length[t] from first[t] on.
+Tensor attend_to_cache(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& first, const Tensor& length,
+                       Extent heads) {
   return reshape(cache_attention(reshape(q, {q.dim(0), heads, q.dim(1) / heads}), k, v, first, length, heads),
                  q.shape());
 }
@@ -47,12 +49,17 @@ Tensor i32_on(const std::vector<std::int32_t>& values, Device device) {
   return tensor_from_bytes(values.data(), {static_cast<Extent>(values.size())}, DType::i32, device);
 }
 
+Variable cache_of(Extent rows, Extent width, Device device) {
+  return Variable(empty_cache(rows, width, CacheType::f32, device).eval(), "cache", false);
+}
+
 }  // namespace
 
 WhisperEngine::WhisperEngine(const std::filesystem::path& folder, const LoadOptions& options)
     : config_(read_whisper_config(folder)),
       tokenizer_(llm::Tokenizer::load(folder)),
       tokens_(read_whisper_tokens(folder, config_, tokenizer_)),
+      alignment_heads_(read_alignment_heads(folder, config_)),
       device_(options.device) {
   const io::TensorSource source = open_folder(folder);
   Weights weights(source, device_, options.progress);
@@ -109,14 +116,16 @@ WhisperEngine::Layer WhisperEngine::load_layer(Weights& weights, const std::stri
   layer.down = {weights.matrix(name + "fc2.weight", n, inner), weights.dense(name + "fc2.bias", {n})};
   layer.norm = load_norm(weights, name + "final_layer_norm");
   if (is_decoder) {
-    const auto cache = [&](const char* part, Extent rows) {
-      return Variable(empty_cache(rows, n, CacheType::f32, device_).eval(), name + part, false);
-    };
-    layer.keys = cache("keys", config_.target_positions), layer.values = cache("values", config_.target_positions);
-    layer.cross_keys = cache("cross_keys", config_.source_positions);
-    layer.cross_values = cache("cross_values", config_.source_positions);
+    make_caches(layer, sequences_);
+    layer.cross_keys = cache_of(config_.source_positions, n, device_);
+    layer.cross_values = cache_of(config_.source_positions, n, device_);
   }
   return layer;
+}
+
+void WhisperEngine::make_caches(Layer& layer, Extent sequences) const {
+  const Extent rows = sequences * config_.target_positions;
+  layer.keys = cache_of(rows, config_.width, device_), layer.values = cache_of(rows, config_.width, device_);
 }
 
 Tensor WhisperEngine::feed_forward(const Layer& layer, const Tensor& x) const {
@@ -157,34 +166,59 @@ Tensor WhisperEngine::encode(const Tensor& features) {
   return states;
 }
 
-// Arguments: tokens, positions and lengths [T], all i32; rows [R] unless the logits of every token are wanted. Padding has a position
-// of -1, which no cache has, and length 0.
-Tensor WhisperEngine::decoder(std::span<const Tensor> arguments) {
-  const Tensor &tokens = arguments[0], &positions = arguments[1], &length = arguments[2];
+// Scores of the heads of alignment of a layer, [heads, T, source positions].
+Tensor WhisperEngine::cross_scores(std::size_t layer, const Tensor& q) const {
+  const Extent heads = config_.decoder_heads, width = config_.width / heads;
+  std::vector<std::int32_t> chosen;
+  for (const AlignmentHead& head : alignment_heads_)
+    if (head.layer == static_cast<Extent>(layer)) chosen.push_back(static_cast<std::int32_t>(head.head));
+  if (chosen.empty()) return {};
+  const auto of_heads = [&](const Tensor& x) {  // [rows, width of all] -> [chosen, rows, width]
+    const Tensor by_head = permute(reshape(x, {x.dim(0), heads, width}), {1, 0, 2});
+    return index_select(by_head, 0, i32_on(chosen, device_));
+  };
+  return matmul(of_heads(q), transpose(of_heads(decoder_layers_[layer].cross_keys))) *
+         (1 / std::sqrt(static_cast<double>(width)));
+}
+
+// Arguments, all i32 of a Batch: tokens, positions, rows, first and length [T]; then the rows [R] of the pass whose logits are wanted,
+// unless those of every token are. A row of -1 is in no cache.
+Tensor WhisperEngine::decoder(std::span<const Tensor> arguments, std::vector<Tensor>* scores) {
+  const Tensor &tokens = arguments[0], &positions = arguments[1], &rows = arguments[2], &first = arguments[3],
+               &length = arguments[4];
   Tensor x = embedding(table_, tokens);
   if (config_.scales_embedding) x = x * std::sqrt(static_cast<double>(config_.width));
   x = x + embedding(decoder_positions_, positions);
+  const Tensor none = zeros({tokens.dim(0)}, DType::i32, device_);
   const Tensor whole =
       elementwise("minimum", {length, scalar_like(1, length)}) * static_cast<double>(config_.source_positions);
-  for (Layer& layer : decoder_layers_) {
+  for (std::size_t i = 0; i < decoder_layers_.size(); ++i) {
+    Layer& layer = decoder_layers_[i];
     const Attention &self = layer.self, &cross = *layer.cross;
     const Tensor h = layer_norm(x, self.norm.weight, self.norm.bias);
-    layer.keys.assign(write_rows(layer.keys, product(h, self.k.weight), positions));
-    layer.values.assign(write_rows(layer.values, product(h, self.v.weight, self.v.bias), positions));
-    const Tensor y = attend_to_cache(product(h, self.q.weight, self.q.bias), layer.keys, layer.values, length,
+    layer.keys.assign(write_rows(layer.keys, product(h, self.k.weight), rows));
+    layer.values.assign(write_rows(layer.values, product(h, self.v.weight, self.v.bias), rows));
+    const Tensor y = attend_to_cache(product(h, self.q.weight, self.q.bias), layer.keys, layer.values, first, length,
                                      config_.decoder_heads);
     x = x + product(y, self.out.weight, self.out.bias);
     const Tensor g = layer_norm(x, cross.norm.weight, cross.norm.bias);
-    const Tensor z = attend_to_cache(product(g, cross.q.weight, cross.q.bias), layer.cross_keys, layer.cross_values,
-                                     whole, config_.decoder_heads);
+    const Tensor q = product(g, cross.q.weight, cross.q.bias);
+    if (scores)
+      if (const Tensor seen = cross_scores(i, q); seen.defined()) scores->push_back(seen);
+    const Tensor z = attend_to_cache(q, layer.cross_keys, layer.cross_values, none, whole, config_.decoder_heads);
     x = feed_forward(layer, x + product(z, cross.out.weight, cross.out.bias));
   }
-  if (arguments.size() > 3) x = embedding(x, arguments[3]);
+  if (arguments.size() > 5) x = embedding(x, arguments[5]);
   return product(layer_norm(x, decoder_norm_.weight, decoder_norm_.bias), head_);
 }
 
-Tensor WhisperEngine::run(std::span<const std::int32_t> tokens, Extent position, std::span<const Extent> rows,
-                          LogitsOf wanted) {
+std::size_t WhisperEngine::padded(std::size_t tokens) const {
+  const auto most = static_cast<std::size_t>(config_.target_positions);
+  const auto* fitting = std::lower_bound(std::begin(kPassSizes), std::end(kPassSizes), tokens);
+  return fitting == std::end(kPassSizes) ? most : std::min(*fitting, most);
+}
+
+WhisperEngine::Batch WhisperEngine::one_sequence(std::span<const std::int32_t> tokens, Extent position) const {
   if (!has_window_) throw UsageError("speech: no sound has been read; call encode first");
   if (tokens.empty()) throw UsageError("speech: no tokens; give at least one");
   if (position + static_cast<Extent>(tokens.size()) > config_.target_positions)
@@ -193,31 +227,96 @@ Tensor WhisperEngine::run(std::span<const std::int32_t> tokens, Extent position,
   for (const std::int32_t token : tokens)
     if (token < 0 || token >= config_.vocabulary)
       throw UsageError(fmt::format("speech: token {} is outside of the vocabulary of {}", token, config_.vocabulary));
-  const auto most = static_cast<std::size_t>(config_.target_positions);
-  const auto* fitting = std::lower_bound(std::begin(kPassSizes), std::end(kPassSizes), tokens.size());
-  const std::size_t size = fitting == std::end(kPassSizes) ? most : std::min(*fitting, most);
-  std::vector<std::int32_t> ids(size, 0), positions(size, -1), lengths(size, 0), picked(rows.begin(), rows.end());
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    ids[i] = tokens[i];
-    positions[i] = static_cast<std::int32_t>(position) + static_cast<std::int32_t>(i);
-    lengths[i] = positions[i] + 1;
-  }
-  std::vector<Tensor> arguments = {i32_on(ids, device_), i32_on(positions, device_), i32_on(lengths, device_)};
+  Batch batch(padded(tokens.size()));
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    batch.put(i, tokens[i], static_cast<std::int32_t>(position) + static_cast<std::int32_t>(i), 0);
+  return batch;
+}
+
+std::vector<Tensor> WhisperEngine::arguments_of(const Batch& batch) const {
+  return {i32_on(batch.tokens, device_), i32_on(batch.positions, device_), i32_on(batch.rows, device_),
+          i32_on(batch.first, device_), i32_on(batch.length, device_)};
+}
+
+Tensor WhisperEngine::run(const Batch& batch, std::span<const Extent> rows, LogitsOf wanted) {
+  std::vector<Tensor> arguments = arguments_of(batch);
+  const std::vector<std::int32_t> picked(rows.begin(), rows.end());
   if (wanted == LogitsOf::rows) arguments.push_back(i32_on(picked, device_));
-  const auto compiled = passes_.try_emplace(
-      {size, picked.size()}, [this](std::span<const Tensor> in) { return std::vector<Tensor>{decoder(in)}; });
+  const auto compiled = passes_.try_emplace({batch.tokens.size(), picked.size()}, [this](std::span<const Tensor> in) {
+    return std::vector<Tensor>{decoder(in)};
+  });
   return compiled.first->second(arguments)[0];
 }
 
 std::vector<float> WhisperEngine::pass(std::span<const std::int32_t> tokens, Extent position,
                                        std::span<const Extent> rows) {
-  return run(tokens, position, rows, LogitsOf::rows).to_vector<float>();
+  return run(one_sequence(tokens, position), rows, LogitsOf::rows).to_vector<float>();
 }
 
 std::vector<float> WhisperEngine::all_logits(std::span<const std::int32_t> tokens) {
-  std::vector<float> logits = run(tokens, 0, {}, LogitsOf::every).to_vector<float>();
+  std::vector<float> logits = run(one_sequence(tokens, 0), {}, LogitsOf::every).to_vector<float>();
   logits.resize(tokens.size() * static_cast<std::size_t>(config_.vocabulary));
   return logits;
+}
+
+void WhisperEngine::reserve_sequences(Extent count) {
+  if (count <= sequences_) return;
+  passes_.clear(), align_.reset(), copy_.reset();  // they hold the caches that there were
+  for (Layer& layer : decoder_layers_) make_caches(layer, count);
+  sequences_ = count;
+}
+
+std::vector<float> WhisperEngine::step(std::span<const std::int32_t> token_of_sequence, Extent position) {
+  Batch batch(token_of_sequence.size());
+  for (std::size_t i = 0; i < token_of_sequence.size(); ++i)
+    if (token_of_sequence[i] >= 0)
+      batch.put(i, token_of_sequence[i], static_cast<std::int32_t>(position),
+                static_cast<std::int32_t>(static_cast<Extent>(i) * config_.target_positions));
+  return run(batch, {}, LogitsOf::every).to_vector<float>();
+}
+
+void WhisperEngine::copy_sequences(std::span<const SequenceCopy> copies, Extent length) {
+  if (copies.empty() || length == 0) return;
+  std::vector<std::int32_t> from, to;
+  for (const SequenceCopy& copy : copies)
+    for (Extent i = 0; i < length; ++i) {
+      from.push_back(static_cast<std::int32_t>(copy.from * config_.target_positions + i));
+      to.push_back(static_cast<std::int32_t>(copy.to * config_.target_positions + i));
+    }
+  // Few sizes, so that few plans are made: powers of two. Places of -1 are dropped.
+  const std::size_t size = std::bit_ceil(std::max<std::size_t>(from.size(), 64));
+  from.resize(size, 0), to.resize(size, -1);
+  if (!copy_)
+    copy_.emplace([this](std::span<const Tensor> in) {
+      for (Layer& layer : decoder_layers_)
+        for (Variable* cache : {&layer.keys, &layer.values})
+          cache->assign(write_rows(*cache, embedding(*cache, in[0]), in[1]));
+      return std::vector<Tensor>{};
+    });
+  const Tensor arguments[] = {i32_on(from, device_), i32_on(to, device_)};
+  (*copy_)(arguments);
+}
+
+HeadScores WhisperEngine::head_scores(std::span<const std::int32_t> tokens) {
+  const Batch batch = one_sequence(tokens, 0);
+  std::vector<Tensor> arguments = arguments_of(batch);
+  std::vector<std::int32_t> next(batch.tokens.begin() + 1, batch.tokens.end());
+  next.push_back(0);
+  for (std::int32_t& token : next) token = std::min(token, tokens_.end - 1);  // behind the text; not read
+  arguments.push_back(i32_on(next, device_));
+  if (!align_)
+    align_.emplace([this](std::span<const Tensor> in) {
+      std::vector<Tensor> scores;
+      const Tensor logits = narrow(decoder(in.first(5), &scores), 1, 0, tokens_.end);
+      const Tensor of_next = squeeze(take_along_axis(logits, unsqueeze(in[5], 1), 1), 1);
+      return std::vector<Tensor>{concat(scores, 0), elementwise("exp", {of_next - logsumexp(logits, {1})})};
+    });
+  const std::vector<Tensor> made = (*align_)(arguments);
+  HeadScores seen{made[0].dim(0), static_cast<Extent>(tokens.size()), config_.source_positions,
+                  narrow(made[0], 1, 0, static_cast<Extent>(tokens.size())).to_vector<float>(),
+                  made[1].to_vector<float>()};
+  seen.probability_of_next.resize(tokens.size() - 1);
+  return seen;
 }
 
 }  // namespace weft::speech::detail

@@ -71,7 +71,8 @@ WhisperConfig read_whisper_config(const std::filesystem::path& folder) {
   const Json json = read_json_file(source, kLimits);
   const io::ConfigKeys keys(json, source);
   if (const std::string type = keys.text({"model_type"}); type != "whisper")
-    keys.fail("model_type", fmt::format("is {}; speech models are of the type \"whisper\"", quote(type)));
+    keys.fail("model_type",
+              fmt::format("is {}; speech models are \"whisper\", \"wav2vec2\" or \"hubert\"", quote(type)));
   WhisperConfig c;
   c.vocabulary = keys.size({"vocab_size"});
   c.width = keys.size({"d_model"});
@@ -158,6 +159,34 @@ WhisperTokens read_whisper_tokens(const std::filesystem::path& folder, const Whi
   t.suppressed_at_first = rules.tokens("begin_suppress_tokens");
   t.latest_first_time = keys.keys().size({"max_initial_timestamp_index"}, -1);
   return t;
+}
+
+std::vector<AlignmentHead> read_alignment_heads(const std::filesystem::path& folder, const WhisperConfig& config) {
+  std::vector<AlignmentHead> heads;
+  const std::filesystem::path file = folder / "generation_config.json";
+  if (std::filesystem::exists(file)) {
+    const std::string source = file.string();
+    const Json json = read_json_file(file, kLimits);
+    const io::ConfigKeys keys(json, source);
+    constexpr const char* kKey = "alignment_heads";
+    const auto index = [&](const Json& value, Extent count, const char* what) {
+      if (!value.is_number_integer() || value < 0 || value >= count)
+        keys.fail(kKey, fmt::format("has the {} {}; the model has {} of them", what, value.dump(), count));
+      return value.get<Extent>();
+    };
+    if (const Json* list = keys.find({kKey})) {
+      if (!list->is_array()) keys.fail(kKey, "is not a list of pairs [layer, head]");
+      for (const Json& pair : *list) {
+        if (!pair.is_array() || pair.size() != 2) keys.fail(kKey, "is not a list of pairs [layer, head]");
+        heads.push_back({index(pair[0], config.decoder_layers, "layer"), index(pair[1], config.decoder_heads, "head")});
+      }
+    }
+  }
+  if (heads.empty())
+    for (Extent layer = config.decoder_layers / 2; layer < config.decoder_layers; ++layer)
+      for (Extent head = 0; head < config.decoder_heads; ++head) heads.push_back({layer, head});
+  std::stable_sort(heads.begin(), heads.end(), [](const auto& a, const auto& b) { return a.layer < b.layer; });
+  return heads;
 }
 
 }  // namespace weft::speech

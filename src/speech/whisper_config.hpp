@@ -35,11 +35,18 @@ struct WhisperTokens {
   bool is_time(std::int32_t token) const { return first_time >= 0 && token >= first_time; }
 };
 
+/// A head of the decoder's attention over the encoder's states that follows the sound.
+struct AlignmentHead {
+  Extent layer = 0, head = 0;
+};
+
 /// FileError that names the file, the key and the value.
 WhisperConfig read_whisper_config(const std::filesystem::path& folder);
 /// From the configuration, generation_config.json if it is there, and the tokenizer.
 WhisperTokens read_whisper_tokens(const std::filesystem::path& folder, const WhisperConfig& config,
                                   const llm::Tokenizer& tokenizer);
+/// In the order of their layers: those of generation_config.json, or without a list all heads of the upper half of the layers.
+std::vector<AlignmentHead> read_alignment_heads(const std::filesystem::path& folder, const WhisperConfig& config);
 
 /// The code of a language that is given by its code or its name, in any case; "" if there is none.
 std::string language_code(std::string_view name);

@@ -90,16 +90,20 @@ TEST_F(SenseOperations, SpeechIsWrittenDownSegmentBySegment) {
   EXPECT_EQ(call("speech.load", members({{"model", "w"}, {"path", folder.path().string()}}))["kind"],
             Value("transcriber"));
   const audio::Sound sound = test::whisper_sound(2.9);
-  const speech::TranscribeOptions how{.language = "de", .temperatures = {0}, .condition_on_previous = false};
+  const speech::TranscribeOptions how{
+      .language = "de", .words = true, .temperatures = {0}, .beam_size = 2, .condition_on_previous = false};
   const Value wanted = speech::to_value(model.transcribe(sound, how));
   ASSERT_GE(wanted["segments"].elements().size(), 3u);
   const Value input = members({{"model", "w"},
                                {"sound", audio::to_tensor(sound)},
                                {"rate", sound.rate},
                                {"language", "german"},
+                               {"words", true},
+                               {"beam_size", 2},
                                {"temperatures", Value::array({0})},
                                {"condition_on_previous", false}});
   EXPECT_EQ(call("speech.transcribe", input), wanted);
+  EXPECT_FALSE(wanted["segments"][std::size_t{0}]["words"].elements().empty());
   // The sound as a file.
   Value as_file = input;
   const std::vector<std::byte> wav = audio::wav_bytes(sound, audio::SampleFormat::f32);

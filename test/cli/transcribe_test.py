@@ -57,6 +57,32 @@ class Transcribe(Folder):
         self.assertTrue(srt.startswith("1\n00:00:0"))
         self.assertTrue(self.weft("transcribe", "tiny", "a.wav", "--format", "vtt", *NOISE).startswith("WEBVTT\n\n00:00:0"))
 
+    def test_words_have_times(self):
+        options = ["transcribe", "tiny", "a.wav", "--language", "de", "--words", *NOISE]
+        plain = json.loads(self.weft("transcribe", "tiny", "a.wav", "--format", "json", "--language", "de", *NOISE))
+        whole = json.loads(self.weft(*options, "--format", "json"))
+        self.assertEqual(whole["text"], plain["text"])
+        self.assertEqual([s["words"] for s in plain["segments"]], [[] for _ in plain["segments"]])
+        words = [word for s in whole["segments"] for word in s["words"]]
+        self.assertGreater(len(words), 1)
+        for word in words:
+            self.assertLessEqual(word["begin"], word["end"])
+        cues = sum(len(s["words"]) or 1 for s in whole["segments"])
+        self.assertEqual(self.weft(*options, "--format", "srt").count(" --> "), cues)
+        self.assertEqual(self.weft(*options, "--format", "vtt", "--word-cues").count(" --> "), cues)
+        self.assertEqual(self.weft(*options, "--format", "vtt").count(" --> "), len(whole["segments"]))
+        lines = self.weft(*options)
+        self.assertEqual(len(re.findall(r"^\[\d\d:\d\d\.\d\d - \d\d:\d\d\.\d\d\] ", lines, re.M)), len(words))
+
+    def test_beams_and_draws(self):
+        options = ["transcribe", "tiny", "a.wav", "--language", "de", "--format", "json", "--max-tokens", "12", "--no-timestamps", "--device", "cpu"]
+        mean = lambda *more: json.loads(self.weft(*options, *more))["segments"][0]["mean_log_probability"]  # noqa: E731
+        self.assertGreater(mean("--temperatures", "0", "--beam-size", "5"), mean("--temperatures", "0"))
+        self.assertGreater(mean("--temperatures", "1", "--best-of", "8"), mean("--temperatures", "1"))
+        mean("--temperatures", "0", "--beam-size", "2", "--patience", "2", "--length-penalty", "0.5")
+        self.assertIn("65 beams; give 1 to 64", self.weft(*options, "--beam-size", "65", code=USAGE))
+        self.assertIn("length penalty of 2", self.weft(*options, "--length-penalty", "2", code=USAGE))
+
     def test_languages_are_detected(self):
         lines = self.weft("transcribe", "tiny", "a.wav", "--detect", *NOISE).splitlines()
         self.assertEqual({line.split()[0] for line in lines} - {"en", "de", "fr"}, set())

@@ -117,13 +117,15 @@ const model = speech.transcriber("$/whisper");
 const made = model.transcribe(audio.read("$/a.wav"), { language: "de", temperatures: [0],
   onSegment: ({ begin, tokens, noSpeechProbability }) => console.log(begin.toFixed(2), tokens.length) });
 console.log(made.segments.length, made.language, made.languageProbability, model.languages.join());
+const timed = model.transcribe(audio.read("$/a.wav"), { language: "de", temperatures: [0], words: true, beamSize: 1, bestOf: 2 });
+console.log(made.segments[0].words.length, timed.segments[0].words.every(({ begin, end, text }) => begin <= end && text.length > 0));
 const said = speech.voice("$/voice").speak("hello there", { seed: 4 });
 console.log(said.rate, said.samples.shape.join());
 try { model.transcribe(audio.read("$/a.wav"), { onSegment: () => { throw new RangeError("no more"); } }); } catch (error) { console.log(error.message); }
 try { model.transcribe(audio.read("$/a.wav"), { langauge: "de" }); } catch (error) { console.log(error.name); }
 )"),
-            times + fmt::format("{} de 1 en,de,fr\n{} 1,{}\nno more\nUsageError\n", wanted.segments.size(), said.rate,
-                                said.samples.size()));
+            times + fmt::format("{} de 1 en,de,fr\n0 true\n{} 1,{}\nno more\nUsageError\n", wanted.segments.size(),
+                                said.rate, said.samples.size()));
 }
 
 TEST(ScriptMedia, OnlyWhatIsGrantedIsRead) {

@@ -84,6 +84,8 @@ def check_speech(client, sound):
     options = {"model": "ears", "language": "de", "temperature": 0.3}
     verbose = client.audio.transcriptions.create(**options, file=sound, response_format="verbose_json", timestamp_granularities=["segment"])
     assert verbose.language == "german" and abs(verbose.duration - 1.5) < 1e-6 and verbose.segments and verbose.segments[0].end > verbose.segments[0].start
+    timed = client.audio.transcriptions.create(**options, file=sound, response_format="verbose_json", timestamp_granularities=["word"])
+    assert timed.words and timed.segments is None and timed.text == verbose.text and timed.words[-1].end >= timed.words[0].start, timed
     plain = client.audio.transcriptions.create(**options, file=sound)
     assert plain.text == verbose.text, (plain, verbose)
     assert client.audio.transcriptions.create(**options, file=sound, response_format="text").strip() == verbose.text

@@ -83,6 +83,23 @@ class Transcriptions(unittest.TestCase):
         status, answer = self.transcribe(("response_format", "verbose_json"), path="/v1/audio/translations")
         self.assertEqual((status, answer["task"]), (200, "translate"))
 
+    def test_times_of_words(self):
+        asked = [("language", "de"), ("response_format", "verbose_json")]
+        word, segment = ("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")
+        plain = self.transcribe(*asked)[1]
+        self.assertNotIn("words", plain)
+        only = self.transcribe(*asked, word)[1]
+        self.assertNotIn("segments", only)
+        self.assertEqual(only["text"], plain["text"])
+        self.assertGreater(len(only["words"]), 1)
+        for a in only["words"]:
+            self.assertEqual(set(a), {"word", "start", "end"})
+            self.assertLessEqual(a["start"], a["end"])
+        both = self.transcribe(*asked, word, segment)[1]
+        self.assertEqual((both["words"], len(both["segments"])), (only["words"], len(plain["segments"])))
+        self.assertEqual(self.transcribe(("language", "de"), ("response_format", "srt"), word)[1].count(" --> "), len(only["words"]))
+        self.assertEqual(self.transcribe(("language", "de"), word)[1]["text"], plain["text"])
+
     def test_streams(self):
         status, text = self.transcribe(("language", "de"), ("stream", "true"))
         self.assertEqual(status, 200)
@@ -94,7 +111,7 @@ class Transcriptions(unittest.TestCase):
 
     def test_what_is_refused(self):
         for parts, field in (([("response_format", "mp3")], "response_format"), ([("temperature", "hot")], "temperature"), ([("language", "klingon")], "language"),
-                             ([("timestamp_granularities[]", "word")], "timestamp_granularities[]")):
+                             ([("timestamp_granularities[]", "letter")], "timestamp_granularities[]")):
             status, answer = self.transcribe(*parts)
             self.assertEqual((status, answer["error"]["param"]), (400, field), answer)
         self.assertEqual(self.transcribe(("model", "other"))[0], 404)

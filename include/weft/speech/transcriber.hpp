@@ -1,4 +1,4 @@
-// Speech to text: models of the Whisper family from Hugging Face folders.
+// Speech to text: models of the Whisper family, and recognisers by CTC (wav2vec 2.0, HuBERT), from Hugging Face folders.
 //
 //   const auto model = speech::load_transcriber("whisper-tiny");
 //   for (const speech::Segment& s : model.transcribe(audio::load_wav("talk.wav")).segments)
@@ -28,6 +28,13 @@ namespace weft::speech {
 /// What is written: the words, or their translation into English.
 enum class Task : std::uint8_t { transcribe, translate };
 
+/// A word of a segment.
+struct Word {
+  double begin = 0, end = 0;  ///< seconds from the beginning of the sound
+  std::string text;  ///< with the space before it and the marks beside it: the words of a segment, joined, are its text
+  double probability = 0;  ///< that the model gives the word
+};
+
 /// A piece of speech between two moments.
 struct Segment {
   double begin = 0, end = 0;  ///< seconds from the beginning of the sound
@@ -37,6 +44,7 @@ struct Segment {
   double mean_log_probability = 0;   ///< of the tokens of its window, its end included, under the rules of decoding
   double compression_ratio = 0;  ///< bytes of the window's text by bytes of the same packed; repetitions make it large
   double no_speech_probability = 0;  ///< of its window
+  std::vector<Word> words;           ///< if `TranscribeOptions::words` asks for them
 };
 
 struct Transcript {
@@ -54,6 +62,9 @@ struct TranscribeOptions {
   /// The model writes tokens of time, which cut the text into segments and say where the next window begins. Otherwise, each window
   /// is one segment.
   bool timestamps = true;
+  /// Segments have words with times. Each window is read once more for them. Segments then begin and end with their words, unless those
+  /// are far longer than the segment. The texts are the same as without.
+  bool words = false;
   /// The first attempt at a window uses the first temperature; 0 takes the most probable token. The next one is used if the text
   /// compresses by more than `compression_ratio_max`, or its mean log-probability is below `log_probability_min`.
   std::vector<double> temperatures = {0, 0.2, 0.4, 0.6, 0.8, 1};
@@ -61,6 +72,10 @@ struct TranscribeOptions {
   double log_probability_min = -1;
   /// A window is silent if "no speech" is more probable than this, and the text has a mean log-probability below the limit.
   double no_speech_max = 0.6;
+  Extent beam_size = 1;  ///< at temperature 0, as in DecodeOptions
+  Extent best_of = 1;    ///< at temperatures above 0
+  double patience = 1;
+  std::optional<double> length_penalty = {};
   bool condition_on_previous = true;  ///< the model sees the end of the text so far
   std::string prompt = {};            ///< text that comes before the sound: names and spellings to expect
   Extent max_tokens = 0;              ///< of a window; 0: half of the model's positions
@@ -69,11 +84,18 @@ struct TranscribeOptions {
   std::stop_token cancel = {};  ///< checked before every token; the transcript then has the segments of whole windows
 };
 
-/// The tokens of one window, chosen greedily under the model's rules (`transcribe` builds on this).
+/// How the tokens of one window are chosen under the model's rules (`transcribe` builds on this).
 struct DecodeOptions {
   bool timestamps = true;
-  Extent max_tokens = 0;  ///< 0: as many as fit
-  double temperature = 0;
+  Extent max_tokens = 0;   ///< 0: as many as fit
+  double temperature = 0;  ///< 0: the most probable tokens
+  /// Beginnings of texts that are kept in each step at temperature 0; 1: only the most probable token is. They run as one batch, and the
+  /// caches of tokens grow by this factor.
+  Extent beam_size = 1;
+  Extent best_of = 1;   ///< texts that are drawn, as one batch, at temperatures above 0
+  double patience = 1;  ///< the search of beams ends with `beam_size * patience` whole texts
+  /// The text with the largest sum of log-probabilities by ((5 + n) / 6)^length_penalty wins, for n tokens; unset: by n.
+  std::optional<double> length_penalty = {};
   std::uint64_t seed = 0, draw = 0;  ///< draw i of a seed is always the same number
   std::stop_token cancel = {};
 };
@@ -84,20 +106,34 @@ struct Decoded {
 };
 
 namespace detail {
+class CtcEngine;
 class WhisperEngine;
-}
+}  // namespace detail
 
 /// A speech model on its device. A cheap handle; one thread at a time.
+///
+/// A recogniser by CTC hears a sound of any length in windows that overlap, and writes the most probable token of each frame. Segments
+/// end at pauses. It always knows the times of words. Of the options it uses `timestamps` (false: one segment), `words`, `on_segment` and
+/// `cancel`; `language` is only told in the transcript. Whisper's parts are not there: they are UsageErrors.
 class Transcriber {
  public:
   /// Writes down a sound of any length, rate and number of channels, window by window (30 s).
   /// Errors: UsageError for a language that the model lacks, for `translate` with a model that knows only English, and for
-  /// options out of range.
+  /// options out of range; for a recogniser by CTC if a translation, a prompt or beams are asked for.
   Transcript transcribe(const audio::Sound& sound, const TranscribeOptions& options = {}) const;
   /// Languages of the first window by their probability, the most probable one first. Errors: UsageError for a model of one language.
   std::vector<std::pair<std::string, double>> detect_language(const audio::Sound& sound) const;
 
-  // The parts.
+  /// UsageError unless the model writes down this language for this task, as `transcribe` would be. An empty language is any.
+  void check_language(std::string_view language, Task task) const;
+
+  /// Whether it is a recogniser by CTC.
+  bool is_ctc() const { return ctc_ != nullptr; }
+  /// Of a recogniser by CTC: the logits of the tokens for each frame of a sound, which is read as a whole. Shapes: -> f32 [frames,
+  /// vocabulary], on the device. Errors: UsageError for other models, and for a sound without a frame.
+  Tensor frame_logits(const audio::Sound& sound) const;
+
+  // The parts of Whisper.
 
   /// The features of a window that begins at a second. Shapes: -> f32 [mels, frames], on the device
   Tensor features(const audio::Sound& sound, double begin = 0) const;
@@ -107,18 +143,19 @@ class Transcriber {
   /// Logits after each of the tokens, [tokens, vocabulary]. Errors: UsageError before `encode`, for tokens outside of the
   /// vocabulary, and for more than the model has positions.
   std::vector<float> logits(std::span<const std::int32_t> tokens) const;
-  /// Goes on from a prompt of tokens. Errors as `logits`.
+  /// Goes on from a prompt of tokens. Errors as `logits`; UsageError for options out of range.
   Decoded decode(std::span<const std::int32_t> prompt, const DecodeOptions& options = {}) const;
   /// The tokens that a text begins with: the start, and if the model is multilingual language and task; then the token that turns
   /// times off, unless `timestamps`.
   std::vector<std::int32_t> prompt_tokens(std::string_view language, Task task, bool timestamps) const;
 
-  /// Codes of the languages, in the order of their tokens; only "en" if the model is not multilingual.
+  /// Codes of the languages, in the order of their tokens; only "en" if the model is not multilingual; none for a recogniser by CTC,
+  /// whose files do not tell its language.
   const std::vector<std::string>& languages() const;
   bool is_multilingual() const;
   llm::Tokenizer tokenizer() const;
   Extent vocabulary() const;
-  Extent positions() const;  ///< most tokens of a window, its prompt included
+  Extent positions() const;  ///< most tokens of a window, its prompt included; 0 for a recogniser by CTC
   Device device() const;
   std::uint64_t weight_bytes() const;
   std::string describe() const;  ///< sizes in a line
@@ -126,11 +163,15 @@ class Transcriber {
  private:
   friend Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOptions& options);
   explicit Transcriber(std::shared_ptr<detail::WhisperEngine> engine) : engine_(std::move(engine)) {}
-  std::shared_ptr<detail::WhisperEngine> engine_;
+  explicit Transcriber(std::shared_ptr<detail::CtcEngine> engine) : ctc_(std::move(engine)) {}
+  detail::WhisperEngine& whisper(const char* call) const;
+  std::shared_ptr<detail::WhisperEngine> engine_;  // one of the two
+  std::shared_ptr<detail::CtcEngine> ctc_;
 };
 
-/// Loads a folder with config.json (model_type whisper), tokenizer.json and safetensors; generation_config.json and
-/// preprocessor_config.json are read if they are there. Errors: FileError that names file, place and cure; DeviceError.
+/// Loads a folder with config.json (model_type whisper), tokenizer.json and safetensors; generation_config.json is read if it is there.
+/// Or with config.json (wav2vec2 or hubert), vocab.json and safetensors; tokenizer_config.json and preprocessor_config.json are read if
+/// they are there. Errors: FileError that names file, place and cure; DeviceError.
 Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOptions& options = {});
 /// Whether the folder's config.json is that of a speech model which `load_transcriber` reads.
 bool is_transcriber(const std::filesystem::path& folder);
@@ -138,8 +179,16 @@ bool is_transcriber(const std::filesystem::path& folder);
 /// "english" for "en"; the code itself if it is not known.
 std::string language_name(std::string_view code);
 
-// Transcripts as files of subtitles (SubRip, WebVTT).
-std::string to_srt(const Transcript& transcript);
-std::string to_vtt(const Transcript& transcript);
+/// How the words of segments are shown in subtitles.
+enum class WordCues : std::uint8_t {
+  none,   ///< a cue for each segment
+  marks,  ///< WebVTT: the time of each word inside the cue of its segment, as players of karaoke read it. SubRip has no such marks: as none
+  each,   ///< a cue for each word
+};
+/// By its name. Errors: UsageError for another one.
+WordCues word_cues(std::string_view name);
+// Transcripts as files of subtitles (SubRip, WebVTT). Segments without words are cues of their own.
+std::string to_srt(const Transcript& transcript, WordCues words = WordCues::none);
+std::string to_vtt(const Transcript& transcript, WordCues words = WordCues::none);
 
 }  // namespace weft::speech

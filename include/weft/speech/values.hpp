@@ -7,7 +7,9 @@
 
 namespace weft::speech {
 
-/// {"begin", "end", "text", "tokens", "temperature", "mean_log_probability", "compression_ratio", "no_speech_probability"}.
+/// {"begin", "end", "text", "probability"}.
+Value to_value(const Word& word);
+/// {"begin", "end", "text", "tokens", "temperature", "mean_log_probability", "compression_ratio", "no_speech_probability", "words": [...]}.
 Value to_value(const Segment& segment);
 /// {"text", "language", "language_probability", "seconds", "segments": [...]}.
 Value to_value(const Transcript& transcript);
