@@ -118,6 +118,13 @@ void bind_transcriber(nb::module_& m) {
              const auto turn = self.turn();
              return wrapped(without_gil([&] { return self.model.encode(given); }));
            })
+      .def("is_ctc", [](const PythonTranscriber& self) { return self.model.is_ctc(); })
+      .def("frame_logits",
+           [](const PythonTranscriber& self, nb::object samples, int rate) {
+             const audio::Sound sound = sound_from(samples, rate);
+             const auto turn = self.turn();
+             return wrapped(without_gil([&] { return self.model.frame_logits(sound); }));
+           })
       .def("languages", [](const PythonTranscriber& self) { return self.model.languages(); })
       .def("is_multilingual", [](const PythonTranscriber& self) { return self.model.is_multilingual(); })
       .def("tokenizer", [](const PythonTranscriber& self) { return self.model.tokenizer(); })
@@ -146,6 +153,29 @@ void bind_transcriber(nb::module_& m) {
   };
   m.def("_to_srt", subtitles(speech::to_srt));
   m.def("_to_vtt", subtitles(speech::to_vtt));
+}
+
+void bind_detector(nb::module_& m) {
+  nb::class_<InUse<speech::Detector>>(m, "_Detector")
+      .def("probabilities",
+           [](const InUse<speech::Detector>& self, nb::object samples, int rate) {
+             const audio::Sound sound = sound_from(samples, rate);
+             const auto turn = self.turn();
+             return without_gil([&] { return self.model.probabilities(sound); });
+           })
+      .def("spans", [](const InUse<speech::Detector>& self, nb::object samples, int rate, double threshold,
+                       double speech_min, double silence_min, double margin) {
+        const audio::Sound sound = sound_from(samples, rate);
+        const speech::DetectorOptions options{threshold, speech_min, silence_min, margin};
+        const auto turn = self.turn();
+        std::vector<std::pair<double, double>> spans;
+        for (const speech::Span& span : without_gil([&] { return self.model.spans(sound, options); }))
+          spans.emplace_back(span.begin, span.end);
+        return spans;
+      });
+  m.def("_load_detector", [](const Path& file) {
+    return without_gil([&] { return InUse<speech::Detector>(speech::load_detector(file)); });
+  });
 }
 
 void bind_voice(nb::module_& m) {
@@ -189,6 +219,7 @@ void bind_voice(nb::module_& m) {
 
 void bind_speech(nb::module_& m) {
   bind_transcriber(m);
+  bind_detector(m);
   bind_voice(m);
 }
 

@@ -1,4 +1,4 @@
-"""Speech: sounds to texts (Whisper), and texts to sounds (VITS, Piper).
+"""Speech: sounds to texts (Whisper, wav2vec 2.0, HuBERT), and texts to sounds (VITS, Piper).
 
     model = weft.speech.load_transcriber("whisper-tiny")
     for segment in model.stream(weft.audio.load("talk.wav")):
@@ -17,8 +17,8 @@ from ._weft import Tensor, Tokenizer
 from .audio import Sound
 from .io import Path
 
-__all__ = ["Segment", "Stream", "Transcriber", "Transcript", "Voice", "Word", "is_transcriber", "is_voice", "language_name",
-           "load_transcriber", "load_voice"]
+__all__ = ["Detector", "Segment", "Stream", "Transcriber", "Transcript", "Voice", "Word", "is_transcriber", "is_voice", "language_name",
+           "load_detector", "load_transcriber", "load_voice"]
 
 Task = Literal["transcribe", "translate"]
 WordCues = Literal["none", "marks", "each"]
@@ -116,6 +116,7 @@ class Transcriber:
         language     a code ("de") or a name ("german"); otherwise it is detected in the first 30 s
         task         "transcribe", or "translate": into English
         timestamps   True: tokens of time cut the text into segments; otherwise each window of 30 s is one
+        speech       pairs (begin, end) of seconds that have speech, as Detector.spans finds them; nothing else is heard
         words        True: segments have words with times
         beam_size, patience, length_penalty
                      beginnings of texts that are kept at temperature 0, and how the search ends and chooses
@@ -144,6 +145,15 @@ class Transcriber:
     def encode(self, features: Tensor) -> Tensor:
         """The states of the encoder: f32 [frames / 2, width]."""
         return self._native.encode(features)
+
+    @property
+    def is_ctc(self) -> bool:
+        """Whether it is a recogniser by CTC, which has no languages, prompts, beams or parts of Whisper."""
+        return bool(self._native.is_ctc())
+
+    def frame_logits(self, sound: Sound) -> Tensor:
+        """Of a recogniser by CTC: the logits of the tokens for each frame of the sound, f32 [frames, vocabulary]."""
+        return self._native.frame_logits(sound.samples, sound.rate)
 
     @property
     def languages(self) -> list[str]:
@@ -194,9 +204,31 @@ class Voice:
         return str(self._native.describe())
 
 
+class Detector:
+    """Finds the speech in a sound. One thread at a time."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def probabilities(self, sound: Sound) -> list[float]:
+        """Of speech in each piece of 32 ms."""
+        return list(self._native.probabilities(sound.samples, sound.rate))
+
+    def spans(self, sound: Sound, *, threshold: float = 0.5, speech_min: float = 0.25, silence_min: float = 0.1,
+              margin: float = 0.03) -> list[tuple[float, float]]:
+        """Begins and ends of speech in seconds, for `transcribe(speech=...)`. Shorter speech is left out, shorter silence is part of speech,
+        and each span gets a margin."""
+        return list(self._native.spans(sound.samples, sound.rate, threshold, speech_min, silence_min, margin))
+
+
+def load_detector(file: Path) -> Detector:
+    """Silero's detector of speech, version 5 or 6 (.onnx)."""
+    return Detector(_weft._load_detector(file))
+
+
 def load_transcriber(folder: Path, *, device: DeviceLike | None = None, progress: Progress | None = None) -> Transcriber:
-    """A folder of Whisper: config.json, tokenizer.json and safetensors. progress(done, total) gets bytes of weights. FileError that names
-    file, place and cure."""
+    """A folder of Whisper: config.json, tokenizer.json and safetensors; or of wav2vec 2.0 or HuBERT with a head for CTC: config.json,
+    vocab.json and safetensors. progress(done, total) gets bytes of weights. FileError that names file, place and cure."""
     return Transcriber(_weft._load_transcriber(folder, device, progress))
 
 

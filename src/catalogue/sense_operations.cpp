@@ -209,6 +209,7 @@ constexpr const char* kTranscribeProperties = R"(
   "task": {"enum": ["transcribe", "translate"], "default": "transcribe"},
   "timestamps": {"type": "boolean", "default": true},
   "words": {"type": "boolean", "default": false, "description": "segments have words with times"},
+  "speech": {"type": "array", "maxItems": 100000, "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number", "minimum": 0}}, "description": "the spans to hear, in seconds"},
   "beam_size": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1}, "best_of": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
   "patience": {"type": "number", "exclusiveMinimum": 0, "maximum": 16}, "length_penalty": {"type": "number", "minimum": 0, "maximum": 1},
   "prompt": {"type": "string", "maxLength": 10000},
@@ -239,8 +240,9 @@ speech::Transcript transcribe(Context& call, const SpeechModel& model, const aud
 void add_speech_operations(Registry& registry, const CatalogueOptions& options) {
   const SenseFamily<SpeechModel> family(registry, "speech", "SPEECH_MODEL");
   family.add_common(
-      "Loads a folder of Whisper, which writes down speech, or a voice: a folder of VITS, or a file of Piper.", options,
-      load_speech, describe_speech);
+      "Loads a folder of Whisper, wav2vec 2.0 or HuBERT, which write down speech, or a voice: a folder of VITS, or a "
+      "file of Piper.",
+      options, load_speech, describe_speech);
   const std::string heard = fmt::format("{}, {}", kSoundProperties, kTranscribeProperties);
   family.add("transcribe", Kind::query, "Writes down a sound, with times, and finds its language.", heard,
              R"(, "sound")", kTranscript, "run", [use = family.use()](Context& call) {

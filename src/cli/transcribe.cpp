@@ -19,7 +19,7 @@ namespace {
 
 struct TranscribeRequest {
   ModelOptions model;  // path, device and threads
-  std::filesystem::path file;
+  std::filesystem::path file, detector;
   std::string task = "transcribe", format = "text";
   speech::TranscribeOptions options;
   bool shows_times = false, word_cues = false, detects = false, stats = false;
@@ -60,6 +60,7 @@ int transcribe(TranscribeRequest r) {
   const speech::Transcriber model = speech::load_transcriber(r.model.path);
   if (r.detects) return detect(model, sound);
   StopOnInterrupt stop;
+  if (!r.detector.empty()) r.options.speech = speech::load_detector(r.detector).spans(sound);
   r.options.task = r.task == "translate" ? speech::Task::translate : speech::Task::transcribe;
   r.options.max_tokens = r.max_tokens, r.options.beam_size = r.beam_size, r.options.best_of = r.best_of;
   r.options.seed = static_cast<std::uint64_t>(r.seed);
@@ -90,7 +91,8 @@ void set_up_transcribe(CLI::App& app, Action& action) {
   auto request = std::make_shared<TranscribeRequest>();
   TranscribeRequest& r = *request;
   app.footer("docs/speech.md describes models, options and formats.");
-  app.add_option("model", r.model.path, "folder of a Whisper model: config.json, tokenizer.json, safetensors")
+  app.add_option("model", r.model.path,
+                 "folder of a Whisper, wav2vec 2.0 or HuBERT: config.json, tokenizer.json or vocab.json, safetensors")
       ->required();
   app.add_option("file", r.file, "the sound: WAV, FLAC, Ogg or MP3")->required();
   app.add_option("--language", r.options.language, "code or name of the language; otherwise it is detected");
@@ -107,6 +109,7 @@ void set_up_transcribe(CLI::App& app, Action& action) {
   app.add_option("--format", r.format, "text, json, srt or vtt")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json", "srt", "vtt"}));
+  app.add_option("--detector", r.detector, "Silero's detector of speech (.onnx); only what it finds is heard");
   app.add_option("--prompt", r.options.prompt, "text that comes before the sound, with names and spellings to expect");
   app.add_option("--temperatures", r.options.temperatures,
                  "the first is used for each window, the next ones where a text repeats itself or is improbable")

@@ -165,7 +165,7 @@ const std::string_view kServiceDeclarations = R"ts(
     interface Transcriber {
       transcribe(sound: audio.Sound, options?: { language?: string; task?: "transcribe" | "translate"; timestamps?: boolean;
         temperatures?: readonly number[]; compressionRatioMax?: number; logProbabilityMin?: number; noSpeechMax?: number;
-        words?: boolean; beamSize?: number; bestOf?: number; patience?: number; lengthPenalty?: number;
+        words?: boolean; speech?: readonly (readonly [number, number])[]; beamSize?: number; bestOf?: number; patience?: number; lengthPenalty?: number;
         conditionOnPrevious?: boolean; prompt?: string; maxTokens?: number; seed?: number;
         onSegment?: (segment: Segment) => void }): Transcript;
       detectLanguage(sound: audio.Sound): { language: string; probability: number }[];
@@ -175,6 +175,7 @@ const std::string_view kServiceDeclarations = R"ts(
       speak(text: string, options?: { rate?: number; noise?: number; durationNoise?: number; speaker?: number; seed?: number;
         pause?: number; isPhonemes?: boolean }): audio.Sound;
     }
+    /** A folder of Whisper, or of wav2vec 2.0 or HuBERT with a head for CTC. */
     function transcriber(folder: string): Transcriber;
     /** A folder of VITS, or a voice of Piper (.onnx). */
     function voice(path: string): Voice;

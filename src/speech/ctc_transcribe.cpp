@@ -64,7 +64,14 @@ Transcript transcribe_by_ctc(detail::CtcEngine& engine, const audio::Sound& soun
                      result.segments.push_back(std::move(segment));
                    });
 
-  const std::vector<float> samples = ctc_samples(c, sound);
+  std::vector<float> samples = ctc_samples(c, sound);
+  if (options.speech) silence_outside(samples, *options.speech);
+  const auto is_speech = [&](Extent frame) {
+    const double at = static_cast<double>(frame) * seconds_per_frame;
+    return !options.speech || std::any_of(options.speech->begin(), options.speech->end(), [&](const Span& span) {
+      return at + seconds_per_frame > span.begin && at < span.end;
+    });
+  };
   const auto size = static_cast<Extent>(samples.size());
   const Extent margin = frames_of(kMarginSeconds),
                window = std::max(frames_of(kWindowSeconds), 2 * margin + 1) * hop + c.reach() - hop;
@@ -82,7 +89,8 @@ Transcript transcribe_by_ctc(detail::CtcEngine& engine, const audio::Sound& soun
       const auto at = static_cast<std::size_t>(done - first);
       if (!std::isfinite(best.log_probabilities[at]))
         throw FileError("speech: the model gives logits that are not numbers; are its weights whole?");
-      writer.put(best.tokens[at], static_cast<double>(best.log_probabilities[at]));
+      writer.put(is_speech(done) ? best.tokens[at] : engine.tokens().blank,
+                 static_cast<double>(best.log_probabilities[at]));
     }
   }
   if (!options.cancel.stop_requested()) writer.finish();

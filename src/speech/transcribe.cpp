@@ -17,6 +17,7 @@ namespace weft::speech {
 namespace {
 
 constexpr double kForgetAbove = 0.5;  // of the temperature: a text drawn so freely should not steer the next window
+constexpr double kFramesPerSecond = static_cast<double>(kSpeechRate) / kHop;
 constexpr Extent kFramesPerStep = 2;  // the encoder has a state for two frames, and times count states
 
 std::string stripped(std::string_view text) {
@@ -44,7 +45,9 @@ class Transcription {
         options_(options),
         mel_(engine.config().mels, engine.config().frames(), engine.device()) {
     result_.seconds = sound.seconds();
-    mel_.read(speech_samples(sound));
+    std::vector<float> samples = speech_samples(sound);
+    if (options.speech) silence_outside(samples, *options.speech);
+    mel_.read(samples);
   }
 
   Transcript run() {
@@ -52,7 +55,7 @@ class Transcription {
     if (!options_.prompt.empty())
       context_ =
           model_.tokenizer().encode(" " + stripped(options_.prompt), {.add_special = false, .parse_special = false});
-    for (Extent at = 0; at < mel_.content() && !options_.cancel.stop_requested();) {
+    for (Extent at = next_speech(0); at < mel_.content() && !options_.cancel.stop_requested(); at = next_speech(at)) {
       const Extent advance = window(at, std::min(engine_.config().frames(), mel_.content() - at));
       if (options_.cancel.stop_requested()) break;
       at += std::max<Extent>(advance, 1);
@@ -62,6 +65,15 @@ class Transcription {
   }
 
  private:
+  /// The first frame of speech from one on.
+  Extent next_speech(Extent at) const {
+    if (!options_.speech) return at;
+    for (const Span& span : *options_.speech)
+      if (static_cast<Extent>(std::ceil(span.end * kFramesPerSecond)) > at)
+        return std::max(at, static_cast<Extent>(span.begin * kFramesPerSecond));
+    return mel_.content();
+  }
+
   struct Attempt {
     Decoded decoded;
     double temperature = 0, compression = 0;
@@ -206,6 +218,26 @@ class Transcription {
 
 std::vector<float> speech_samples(const audio::Sound& sound) {
   return audio::resample(audio::to_mono(sound), kSpeechRate).samples;
+}
+
+void silence_outside(std::span<float> samples, std::span<const Span> spans) {
+  std::size_t at = 0;
+  const auto place = [&](double seconds) {
+    return static_cast<std::size_t>(std::min(seconds * kSpeechRate, static_cast<double>(samples.size())));
+  };
+  double last = 0;
+  for (const Span& span : spans) {
+    if (!(span.begin >= last && span.end > span.begin))
+      throw UsageError(
+          fmt::format("transcribe: speech from {} s to {} s; spans have lengths and follow each other, and the one "
+                      "before ends at {} s",
+                      span.begin, span.end, last));
+    last = span.end;
+    std::fill(samples.begin() + static_cast<std::ptrdiff_t>(at),
+              samples.begin() + static_cast<std::ptrdiff_t>(std::max(place(span.begin), at)), 0.0f);
+    at = place(span.end);
+  }
+  std::fill(samples.begin() + static_cast<std::ptrdiff_t>(at), samples.end(), 0.0f);
 }
 
 Cut cut_at_times(std::span<const std::int32_t> tokens, const WhisperTokens& special, Extent frames,

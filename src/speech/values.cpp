@@ -35,11 +35,13 @@ Value to_value(const Transcript& t) {
 TranscribeOptions transcribe_options(const Value& options) {
   TranscribeOptions o;
   std::string task = "transcribe";
+  std::optional<std::vector<std::vector<double>>> speech;
   ValueOptions given(options, "transcribe");
   given.read("language", o.language)
       .read("task", task)
       .read("timestamps", o.timestamps)
       .read("words", o.words)
+      .read("speech", speech)
       .read("temperatures", o.temperatures)
       .read("compression_ratio_max", o.compression_ratio_max)
       .read("log_probability_min", o.log_probability_min)
@@ -55,6 +57,13 @@ TranscribeOptions transcribe_options(const Value& options) {
       .finish();
   if (task != "transcribe" && task != "translate")
     throw UsageError(fmt::format("transcribe: the task is transcribe or translate, not {}", quote(task)));
+  if (speech) {
+    o.speech.emplace();
+    for (const std::vector<double>& span : *speech) {
+      if (span.size() != 2) throw UsageError("transcribe: speech: a span is not a pair [begin, end] of seconds");
+      o.speech->push_back({span[0], span[1]});
+    }
+  }
   o.task = task == "translate" ? Task::translate : Task::transcribe;
   return o;
 }

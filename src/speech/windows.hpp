@@ -8,11 +8,15 @@
 #include "speech/whisper_config.hpp"
 #include "weft/audio/sound.hpp"
 #include "weft/shape.hpp"
+#include "weft/speech/detector.hpp"
 
 namespace weft::speech {
 
 /// The samples of a sound as the models read them: one channel, at 16 kHz.
 std::vector<float> speech_samples(const audio::Sound& sound);
+
+/// Makes samples outside of the spans silent. Errors: UsageError unless the spans follow each other and have lengths.
+void silence_outside(std::span<float> samples, std::span<const Span> spans);
 
 /// A piece of a window's tokens, and its moments in frames from the window's beginning.
 struct Piece {

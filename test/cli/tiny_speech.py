@@ -28,6 +28,16 @@ def put_whisper(folder):
     return folder
 
 
+def put_ctc(folder, name="wav2vec2 base"):
+    """A recogniser by CTC whose configuration test/speech/make_ctc.py asked transformers about, with other weights."""
+    folder.mkdir()
+    golden = json.loads((SPEECH / "ctc.json").read_text())
+    (folder / "config.json").write_text(json.dumps(golden[name]["config"]))
+    (folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(golden["pieces"])}))
+    put_weights(folder, golden[name]["tensors"], lambda key, shape: 5 if key == "lm_head.weight" else None)
+    return folder
+
+
 def put_voice(folder, name="predicted"):
     """A configuration that test/speech/make_vits.py asked transformers about, with other weights."""
     folder.mkdir()

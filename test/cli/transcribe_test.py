@@ -83,6 +83,17 @@ class Transcribe(Folder):
         self.assertIn("65 beams; give 1 to 64", self.weft(*options, "--beam-size", "65", code=USAGE))
         self.assertIn("length penalty of 2", self.weft(*options, "--length-penalty", "2", code=USAGE))
 
+    def test_a_recogniser_by_ctc(self):
+        tiny_speech.put_ctc(self.folder / "letters")
+        whole = json.loads(self.weft("transcribe", "letters", "a.wav", "--format", "json", "--words", "--device", "cpu"))
+        words = [word for s in whole["segments"] for word in s["words"]]
+        self.assertGreater(len(words), 0)
+        self.assertEqual("".join(word["text"] for word in words)[1:], whole["text"])
+        self.assertEqual(len(self.weft("transcribe", "letters", "a.wav", "--words", "--device", "cpu").splitlines()), len(words))
+        self.assertIn("does not translate", self.weft("transcribe", "letters", "a.wav", "--task", "translate", code=USAGE))
+        self.assertIn("knows one language", self.weft("transcribe", "letters", "a.wav", "--detect", code=USAGE))
+        self.assertIn("without beams", self.weft("transcribe", "letters", "a.wav", "--beam-size", "3", code=USAGE))
+
     def test_languages_are_detected(self):
         lines = self.weft("transcribe", "tiny", "a.wav", "--detect", *NOISE).splitlines()
         self.assertEqual({line.split()[0] for line in lines} - {"en", "de", "fr"}, set())

@@ -146,6 +146,21 @@ class Transcriptions(unittest.TestCase):
             thread.join(60)
         self.assertEqual(answers, [200] * 3)
 
+    def test_a_recogniser_by_ctc(self):
+        tiny_speech.put_ctc(self.folder / "letters")
+        server = Server(self.folder, "letters")
+        try:
+            ask = lambda path, *parts: server.ask("POST", path, form([("file", self.wav, "a.wav"), *parts]))  # noqa: E731
+            status, answer = ask("/v1/audio/transcriptions", ("response_format", "verbose_json"), ("timestamp_granularities[]", "word"), ("language", "en"))
+            self.assertEqual((status, answer["language"]), (200, "english"), answer)
+            self.assertEqual(" ".join(word["word"] for word in answer["words"]), answer["text"])
+            status, answer = ask("/v1/audio/translations")
+            self.assertEqual((status, answer["error"]["param"]), (400, "language"), answer)
+            status, answer = ask("/v1/audio/transcriptions", ("prompt", "Weft"))
+            self.assertEqual(status, 400, answer)
+        finally:
+            self.assertEqual(server.stop(), 0)
+
     def test_a_voice_speaks(self):
         tiny_speech.put_voice(self.folder / "throat", "speakers-predicted")
         server = Server(self.folder, "throat")

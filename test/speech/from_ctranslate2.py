@@ -135,6 +135,8 @@ def main(folder, out):
     generation = {"is_multilingual": multilingual, "no_timestamps_token_id": ids["<|notimestamps|>"], "max_initial_timestamp_index": 50,
                   "suppress_tokens": settings["suppress_ids"], "begin_suppress_tokens": settings["suppress_ids_begin"],
                   "max_length": config["max_target_positions"], **special}
+    if settings.get("alignment_heads"):
+        generation["alignment_heads"] = settings["alignment_heads"]
     if multilingual:
         generation["task_to_id"] = {task: ids[f"<|{task}|>"] for task in ("transcribe", "translate")}
         generation["lang_to_id"] = {name: id for name, id in ids.items() if id in settings["lang_ids"]}

@@ -207,6 +207,33 @@ TEST(Words, OfAWholeSound) {
   EXPECT_FALSE(model.transcribe(test::whisper_sound(0.98), options).segments.at(0).words.empty());
 }
 
+TEST(Words, OnlySpeechIsHeard) {
+  const test::TemporaryFolder folder;
+  put_model(folder, nullptr);
+  const Transcriber model = load_transcriber(folder.path());
+  TranscribeOptions options{.language = "de", .temperatures = {0}, .log_probability_min = -100, .max_tokens = 8};
+  audio::Sound sound = test::whisper_sound(2.9);
+  options.speech = {{{1.2, 2}}};
+  const Transcript heard = model.transcribe(sound, options);
+  ASSERT_FALSE(heard.segments.empty());
+  EXPECT_GE(heard.segments.front().begin, 1.19);
+  // The same as a sound that is silent elsewhere, heard from there on.
+  std::fill(sound.samples.begin(), sound.samples.begin() + 19200, 0.0f);
+  std::fill(sound.samples.begin() + 32000, sound.samples.end(), 0.0f);
+  options.speech = {{{1.2, 2.9}}};
+  const Transcript same = model.transcribe(sound, options);
+  EXPECT_EQ(same.segments.front().tokens, heard.segments.front().tokens);
+  EXPECT_EQ(same.segments.front().begin, heard.segments.front().begin);
+  options.speech.emplace();  // no speech at all
+  EXPECT_TRUE(model.transcribe(sound, options).segments.empty());
+  options.speech = {{{1, 2}, {1.5, 3}}};
+  EXPECT_NE(
+      test::message_of<UsageError>([&] {
+        model.transcribe(sound, options);
+      }).find("speech from 1.5 s to 3 s; spans have lengths and follow each other, and the one before ends at 2 s"),
+      std::string::npos);
+}
+
 TEST(Words, HeadsThatTheModelLacksAreRefused) {
   const auto refusal = [](const Json& heads) {
     const test::TemporaryFolder folder;

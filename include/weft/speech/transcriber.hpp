@@ -19,6 +19,7 @@
 
 #include "weft/audio/sound.hpp"
 #include "weft/device.hpp"
+#include "weft/speech/detector.hpp"
 #include "weft/speech/load.hpp"
 #include "weft/tensor.hpp"
 #include "weft/tokenizer.hpp"
@@ -80,6 +81,9 @@ struct TranscribeOptions {
   std::string prompt = {};            ///< text that comes before the sound: names and spellings to expect
   Extent max_tokens = 0;              ///< of a window; 0: half of the model's positions
   std::uint64_t seed = 0;             ///< of draws at temperatures above 0
+  /// The parts of the sound that have speech, one behind the other, such as `Detector::spans` finds them. The rest is heard as silence, and
+  /// no window begins in it. Unset: all of the sound.
+  std::optional<std::vector<Span>> speech = {};
   std::function<void(const Segment&)> on_segment = {};  ///< called with each segment once it is certain
   std::stop_token cancel = {};  ///< checked before every token; the transcript then has the segments of whole windows
 };
@@ -113,7 +117,7 @@ class WhisperEngine;
 /// A speech model on its device. A cheap handle; one thread at a time.
 ///
 /// A recogniser by CTC hears a sound of any length in windows that overlap, and writes the most probable token of each frame. Segments
-/// end at pauses. It always knows the times of words. Of the options it uses `timestamps` (false: one segment), `words`, `on_segment` and
+/// end at pauses. It always knows the times of words. Of the options it uses `timestamps` (false: one segment), `words`, `speech`, `on_segment` and
 /// `cancel`; `language` is only told in the transcript. Whisper's parts are not there: they are UsageErrors.
 class Transcriber {
  public:
