@@ -129,13 +129,13 @@ class Speech(Folder):
         words = [word for s in timed.segments for word in s.words]
         self.assertGreater(len(words), 0)
         self.assertTrue(all(isinstance(w, speech.Word) and w.begin <= w.end and 0 < w.probability <= 1 for w in words))
-        cues = sum(len(s.words) or 1 for s in timed.segments)
+        cues = len(words)
         self.assertEqual((timed.to_srt(words="each").count(" --> "), timed.to_vtt("each").count(" --> ")), (cues, cues))
-        self.assertEqual(timed.to_vtt("marks").count(" --> "), len(timed.segments))
+        self.assertEqual(timed.to_vtt("marks").count(" --> "), sum(bool(s.words) for s in timed.segments))
         with self.assertRaisesRegex(weft.UsageError, "none, marks or each"):
             timed.to_srt(words="all")
         mean = lambda **more: model.transcribe(self.sound(0.98), timestamps=False, **{**options, **more}).segments[0].mean_log_probability  # noqa: E731
-        self.assertGreater(mean(beam_size=5), mean())
+        self.assertGreaterEqual(mean(beam_size=5), mean())
         self.assertGreater(mean(temperatures=[1], best_of=8), mean(temperatures=[1]))
 
     def test_streams_stop_and_models_are_not_shared(self):

@@ -210,7 +210,7 @@ constexpr const char* kTranscribeProperties = R"(
   "timestamps": {"type": "boolean", "default": true},
   "words": {"type": "boolean", "default": false, "description": "segments have words with times"},
   "speech": {"type": "array", "maxItems": 100000, "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number", "minimum": 0}}, "description": "the spans to hear, in seconds"},
-  "beam_size": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1}, "best_of": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
+  "beam_size": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1}, "best_of": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1},
   "patience": {"type": "number", "exclusiveMinimum": 0, "maximum": 16}, "length_penalty": {"type": "number", "minimum": 0, "maximum": 1},
   "prompt": {"type": "string", "maxLength": 10000},
   "temperatures": {"type": "array", "minItems": 1, "maxItems": 16, "items": {"type": "number", "minimum": 0}},

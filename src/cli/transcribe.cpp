@@ -33,11 +33,11 @@ std::string clock(double seconds) {
 }
 
 /// A segment's lines of text: the segment, or each word of it with its times.
-std::string lines_of(const speech::Segment& s, bool shows_times) {
+std::string lines_of(const speech::Segment& s, bool shows_times, bool shows_words) {
   const auto line = [](double begin, double end, std::string_view text, bool has_times) {
     return (has_times ? fmt::format("[{} - {}] ", clock(begin), clock(end)) : "") + std::string(text) + "\n";
   };
-  if (s.words.empty()) return line(s.begin, s.end, s.text, shows_times);
+  if (!shows_words) return line(s.begin, s.end, s.text, shows_times);
   std::string lines;
   for (const speech::Word& word : s.words)
     lines +=
@@ -68,7 +68,7 @@ int transcribe(TranscribeRequest r) {
   r.options.words = r.options.words || r.word_cues;
   if (r.format == "text")
     r.options.on_segment = [&](const speech::Segment& s) {
-      if (!put_foreign(lines_of(s, r.shows_times))) stop.request_stop();
+      if (!put_foreign(lines_of(s, r.shows_times, r.options.words))) stop.request_stop();
     };
   const auto start = std::chrono::steady_clock::now();
   const speech::Transcript t = model.transcribe(sound, r.options);

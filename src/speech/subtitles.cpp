@@ -49,11 +49,16 @@ struct Cue {
   std::string text;
 };
 
-/// The cues of a transcript: its segments, or its words.
-std::vector<Cue> cues_of(const Transcript& transcript, bool has_words) {
+bool has_words(const Transcript& transcript) {
+  return std::any_of(transcript.segments.begin(), transcript.segments.end(),
+                     [](const Segment& s) { return !s.words.empty(); });
+}
+
+/// The cues of a transcript: its segments, or its words if it has some. A segment without words is then a part of a word of another.
+std::vector<Cue> cues_of(const Transcript& transcript, bool of_words) {
   std::vector<Cue> cues;
   for (const Segment& s : transcript.segments) {
-    if (!has_words || s.words.empty())
+    if (!of_words || !has_words(transcript))
       cues.push_back({s.begin, s.end, s.text});
     else
       for (const Word& word : s.words) cues.push_back({word.begin, word.end, std::string(without_space(word.text))});
@@ -101,11 +106,12 @@ std::string to_vtt(const Transcript& transcript, WordCues words) {
   const auto put = [&](double begin, double end, const std::string& text) {
     out += fmt::format("{} --> {}\n{}\n\n", moment(begin, '.'), moment(end, '.'), text);
   };
-  if (words == WordCues::marks)
+  if (words == WordCues::marks && has_words(transcript)) {
     for (const Segment& s : transcript.segments)
-      put(s.begin, s.end, s.words.empty() ? vtt_text(s.text) : marked_text(s));
-  else
+      if (!s.words.empty()) put(s.begin, s.end, marked_text(s));
+  } else {
     for (const Cue& cue : cues_of(transcript, words == WordCues::each)) put(cue.begin, cue.end, vtt_text(cue.text));
+  }
   return out;
 }
 

@@ -67,10 +67,10 @@ class Transcribe(Folder):
         self.assertGreater(len(words), 1)
         for word in words:
             self.assertLessEqual(word["begin"], word["end"])
-        cues = sum(len(s["words"]) or 1 for s in whole["segments"])
+        cues = len(words)
         self.assertEqual(self.weft(*options, "--format", "srt").count(" --> "), cues)
         self.assertEqual(self.weft(*options, "--format", "vtt", "--word-cues").count(" --> "), cues)
-        self.assertEqual(self.weft(*options, "--format", "vtt").count(" --> "), len(whole["segments"]))
+        self.assertEqual(self.weft(*options, "--format", "vtt").count(" --> "), sum(bool(s["words"]) for s in whole["segments"]))
         lines = self.weft(*options)
         self.assertEqual(len(re.findall(r"^\[\d\d:\d\d\.\d\d - \d\d:\d\d\.\d\d\] ", lines, re.M)), len(words))
 

@@ -252,13 +252,17 @@ TEST(Words, AreShownInSubtitles) {
                 {.begin = 3, .end = 4, .text = "three", .tokens = {}}};
   t.segments[0].words = {{1, 1.5, " One", 1}, {1.5, 1.75, " &", 1}, {2.25, 3, " two", 1}};
   EXPECT_EQ(to_vtt(t, WordCues::marks),
-            "WEBVTT\n\n00:00:01.000 --> 00:00:03.000\nOne <00:00:01.500>&amp; <00:00:02.250>two\n\n"
-            "00:00:03.000 --> 00:00:04.000\nthree\n\n");
+            "WEBVTT\n\n00:00:01.000 --> 00:00:03.000\nOne <00:00:01.500>&amp; <00:00:02.250>two\n\n");
   EXPECT_EQ(to_srt(t, WordCues::each),
             "1\n00:00:01,000 --> 00:00:01,500\nOne\n\n2\n00:00:01,500 --> 00:00:01,750\n&\n\n"
-            "3\n00:00:02,250 --> 00:00:03,000\ntwo\n\n4\n00:00:03,000 --> 00:00:04,000\nthree\n\n");
+            "3\n00:00:02,250 --> 00:00:03,000\ntwo\n\n");
   EXPECT_EQ(to_srt(t, WordCues::marks), to_srt(t));
   EXPECT_NE(to_vtt(t, WordCues::each).find("00:00:02.250 --> 00:00:03.000\ntwo\n"), std::string::npos);
+  // Without words, segments are shown.
+  Transcript plain = t;
+  plain.segments[0].words.clear();
+  EXPECT_EQ(to_vtt(plain, WordCues::marks), to_vtt(t));
+  EXPECT_EQ(to_srt(plain, WordCues::each), to_srt(t));
   // Times that do not rise, or lie outside of the cue, are not marked.
   t.segments[0].words = {{1, 1, " a", 1}, {1, 1, "b", 1}, {0.5, 5, " c", 1}, {3, 3, " d", 1}};
   EXPECT_NE(to_vtt(t, WordCues::marks).find("\nab c d\n"), std::string::npos);

@@ -191,7 +191,7 @@ enum class WordCues : std::uint8_t {
 };
 /// By its name. Errors: UsageError for another one.
 WordCues word_cues(std::string_view name);
-// Transcripts as files of subtitles (SubRip, WebVTT). Segments without words are cues of their own.
+// Transcripts as files of subtitles (SubRip, WebVTT). Where words are shown, a segment whose text is in words of others has no cue.
 std::string to_srt(const Transcript& transcript, WordCues words = WordCues::none);
 std::string to_vtt(const Transcript& transcript, WordCues words = WordCues::none);
 
