@@ -50,12 +50,15 @@ class DetectorEngine {
     if (model_.outputs().size() != 2)
       throw FileError(
           fmt::format("{}: has {} outputs, not a probability and a state", file.string(), model_.outputs().size()));
-    step_.emplace([this](std::span<const Tensor> in) {
-      std::vector<Tensor> given;
-      for (const onnx::Port& port : model_.inputs())
-        given.push_back(port.name == "input" ? in[0] : port.name == "state" ? in[1] : rate_);
-      return model_(given);
-    });
+    compiled_.emplace([this](std::span<const Tensor> in) { return step(in); });
+    // Models of two rates choose by `sr`, whose value a compiled function does not know; they run op by op.
+    try {
+      const Tensor examples[] = {zeros({1, kContext + kPiece}, DType::f32, kCpu).eval(),
+                                 zeros({2, 1, kState}, DType::f32, kCpu).eval()};
+      compiled_->prepare(examples);
+    } catch (const UsageError&) {
+      compiled_.reset();
+    }
   }
 
   std::vector<float> probabilities(std::span<const float> samples) {
@@ -68,17 +71,25 @@ class DetectorEngine {
         heard[static_cast<std::size_t>(i)] = from >= 0 && from < size ? samples[static_cast<std::size_t>(from)] : 0;
       }
       const Tensor arguments[] = {tensor_from_bytes(heard.data(), {1, kContext + kPiece}, DType::f32, kCpu), state};
-      const std::vector<Tensor> made = (*step_)(arguments);
+      const std::vector<Tensor> made = compiled_ ? (*compiled_)(arguments) : step(arguments);
       all.push_back(made[0].to_vector<float>().at(0));
-      state = made[1];
+      state = made[1].eval();
     }
     return all;
   }
 
  private:
+  /// A piece and the state before it -> its probability, and the state behind it.
+  std::vector<Tensor> step(std::span<const Tensor> in) const {
+    std::vector<Tensor> given;
+    for (const onnx::Port& port : model_.inputs())
+      given.push_back(port.name == "input" ? in[0] : port.name == "state" ? in[1] : rate_);
+    return model_(given);
+  }
+
   onnx::Model model_;
   Tensor rate_ = rate_value();
-  std::optional<Compiled> step_;
+  std::optional<Compiled> compiled_;
 };
 
 }  // namespace detail
