@@ -14,7 +14,7 @@ namespace weft::llm {
 
 /// A model on the disk. Only its configuration and the names, types and shapes of its tensors were read.
 struct StoredModel {
-  std::string name;  ///< of the file without its ending, or of the folder
+  std::string name;  ///< as `model_name` gives it
   std::filesystem::path path;
   std::string format;  ///< "GGUF" or "folder"
   std::string family;  ///< architecture, as the file names it
@@ -26,11 +26,15 @@ struct StoredModel {
   std::string problem;                       ///< why it cannot be loaded; empty if nothing is known
 };
 
-/// $WEFT_MODELS (folders with colons between), `models` in the cache folder, and where the scripts keep what they fetch
-/// ($WEFT_DATA_DIR, else .cache/data); those that exist.
+/// The name of a model at a path: of the file without its ending, or of the folder. A folder that was fetched from a hub is
+/// "hf:OWNER/NAME", with @COMMIT if it is not the newest that was fetched.
+std::string model_name(const std::filesystem::path& path);
+
+/// $WEFT_MODELS (folders with colons between), `models` in the cache folder, what was fetched from a hub ($HF_HUB_CACHE), and where the
+/// scripts keep what they fetch ($WEFT_DATA_DIR, else .cache/data); those that exist.
 std::vector<std::filesystem::path> model_folders();
 
-/// GGUF files (of a split one, the first) and Hugging Face folders below these folders, at most four folders deep, by name. Links
+/// GGUF files (of a split one, the first) and Hugging Face folders below these folders, at most five folders deep, by name. Links
 /// to folders are not followed. A file that cannot be read is listed with its problem.
 /// Errors: FileError for a folder that does not exist.
 std::vector<StoredModel> stored_models(std::span<const std::filesystem::path> folders);
@@ -39,7 +43,7 @@ std::vector<StoredModel> stored_models(std::span<const std::filesystem::path> fo
 /// Errors: UsageError that lists the models if several fit.
 std::optional<std::filesystem::path> find_model(const std::string& name);
 
-/// Removes the files of a model and its packed weights; of a folder, the files of `StoredModel::files` and then the folder if it is
+/// Removes the files of a model and its packed weights, and in a hub's cache what no other revision has; of a folder, the files of `StoredModel::files` and then the folder if it is
 /// empty. Errors: FileError for a file that cannot be removed.
 void remove_model(const StoredModel& model);
 

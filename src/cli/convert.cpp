@@ -8,6 +8,7 @@
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "io/convert_model.hpp"
 #include "io/quantised_folder.hpp"
@@ -51,7 +52,7 @@ int convert_between_kinds(const ConvertRequest& request, const io::TensorSource&
   return kOk;
 }
 
-int convert(const ConvertRequest& request) {
+int convert(ConvertRequest request) {
   io::ConvertOptions options;
   options.with_metadata = !request.no_metadata;
   if (!request.type.empty()) {
@@ -61,6 +62,7 @@ int convert(const ConvertRequest& request) {
           fmt::format("--type {}: there is no such type; choose F32, F16 or BF16", quote(request.type, 40)));
     options.type = format->type;
   }
+  request.in = model_path(request.in);
   const io::TensorSource model = io::with_quantised_layers(metatensor::open_source(request.in));
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
   if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))

@@ -54,7 +54,7 @@ int embed(const EmbedRequest& request) {
   std::vector<Tensor> images;
   for (const std::filesystem::path& path : request.images) images.push_back(image::read(path));
   use_threads(request.model);
-  const vision::Encoder model = vision::Encoder::load(request.model.path, parse_device(request.model.device));
+  const vision::Encoder model = vision::Encoder::load(model_path(request.model.path), parse_device(request.model.device));
   const Tensor image_rows = images.empty() ? Tensor() : model.embed_images(images);
   const Tensor text_rows = request.texts.empty() ? Tensor() : model.embed_texts(request.texts);
   std::vector<float> shares;
@@ -84,7 +84,7 @@ void set_up_embed(CLI::App& app, Action& action) {
   auto request = std::make_shared<EmbedRequest>();
   EmbedRequest& r = *request;
   app.footer("docs/vision.md lists the models.");
-  app.add_option("model", r.model.path, "folder of CLIP or SigLIP")->required();
+  app.add_option("model", r.model.path, std::string("folder of CLIP or SigLIP") + kOrName)->required();
   app.add_option("--image", r.images, "PNG or JPEG file; may be given several times")->allow_extra_args(false);
   app.add_option("--text", r.texts, "a text, such as \"a photo of a cat\"; may be given several times")
       ->allow_extra_args(false);

@@ -8,6 +8,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/eval_program.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "io/safetensors.hpp"
 #include "weft/compile.hpp"
@@ -62,7 +63,7 @@ void time_model(const onnx::Model& model, const NamedTensors& given, int repeats
 int evaluate_model(const EvalRequest& request) {
   const io::Arrays inputs = read_arrays(request.inputs);
   set_default_device(parse_device(request.device));
-  const onnx::Model model = onnx::load(request.program);
+  const onnx::Model model = onnx::load(model_path(request.program));
   NamedTensors given;
   for (const auto& [name, array] : inputs)
     given[name] = tensor_from_bytes(array.data.data(), array.shape, array.dtype, kCpu).named(name);

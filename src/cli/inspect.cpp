@@ -332,7 +332,8 @@ int validate(const InspectRequest& request) {
   return violations.empty() ? kOk : kFile;
 }
 
-int inspect(const InspectRequest& request) {
+int inspect(InspectRequest request) {
+  request.path = model_path(request.path);
   if (request.validate) return validate(request);
   if (request.guess) return print_guess(request);
   if (request.fit) return print_fit(request);

@@ -12,6 +12,7 @@
 #include "base/threads.hpp"
 #include "base/utf8.hpp"
 #include "cli/console.hpp"
+#include "cli/fetch_model.hpp"
 #include "cli/output.hpp"
 #include "text/chat_template.hpp"
 #include "weft/error.hpp"
@@ -21,7 +22,7 @@
 namespace weft::cli {
 
 void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) {
-  app.add_option("model", o.path, what)->required();
+  app.add_option("model", o.path, what + kOrName)->required();
   app.add_option("--device", o.device, kDevicesHelp)->capture_default_str();
   add_division_options(app, o.split, o.layers);
   app.add_option("--context", o.context, "positions kept; 0: what the model was trained for, as far as memory allows")
@@ -190,8 +191,11 @@ CacheType parse_cache_type(const std::string& name) {
 
 std::filesystem::path model_path(const std::filesystem::path& given) {
   std::error_code ignored;
+  if (hub::is_model_name(given.string())) return fetched_path(given.string());
   if (std::filesystem::exists(given, ignored)) return given;
-  return llm::find_model(given.string()).value_or(given);
+  if (const auto found = llm::find_model(given.string())) return *found;
+  refuse_bare_name(given);
+  return given;
 }
 
 llm::Model load_language_model(const ModelOptions& o, int sequences) {

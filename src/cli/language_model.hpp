@@ -49,7 +49,11 @@ void use_threads(const ModelOptions& options);
 /// The bytes of "6G", "500M" or "4096", and a type of cache by its name. Errors: UsageError.
 std::uint64_t parse_bytes(const std::string& text);
 CacheType parse_cache_type(const std::string& name);
-/// The path itself if it exists; else the model of that name in the folders of `weft models list`, if there is one.
+/// The end of the help of an argument that `model_path` takes.
+inline constexpr const char* kOrName = "; or hf:OWNER/NAME[:TYPE], which is fetched if it is not here";
+/// The path itself if it exists; that of hf:OWNER/NAME or an https address, which is fetched if it is not here; else the model of that
+/// name in the folders of `weft models list`, if there is one, or the path. Errors: FileError for OWNER/NAME, which says how to
+/// fetch it; as hub::fetch.
 std::filesystem::path model_path(const std::filesystem::path& given);
 /// --device, --split and --layers of `load` and `fit`. The help of a command that has them, and their values as load options.
 void add_division_options(CLI::App& app, std::vector<double>& split, std::vector<std::int64_t>& layers);

@@ -7,6 +7,7 @@
 
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/fetch_model.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "weft/error.hpp"
@@ -108,7 +109,9 @@ int remove_model(const ModelsRequest& request) {
   if (request.name.empty()) throw UsageError("weft models remove: give the name or the path of a model, or --orphans");
   std::error_code ignored;
   const bool is_path = fs::exists(request.name, ignored);
-  const auto path = is_path ? std::optional<fs::path>(request.name) : llm::find_model(request.name);
+  const auto path = is_path                            ? std::optional<fs::path>(request.name)
+                    : hub::is_model_name(request.name) ? hub::find_fetched(hub::parse_model_name(request.name))
+                                                       : llm::find_model(request.name);
   if (!path)
     throw UsageError(
         fmt::format("weft models remove: there is no model {}; weft models lists them", quote(request.name, 60)));
@@ -166,9 +169,10 @@ void set_up_models(CLI::App& app, Action& action) {
   ModelsRequest& r = *request;
   app.require_subcommand(1);
   app.footer(
-      "Without folders: $WEFT_MODELS, `models` in the cache folder, and where the scripts keep what they fetch.");
+      "Without folders: $WEFT_MODELS, `models` in the cache folder, what was fetched from a hub (HF_HUB_CACHE), and\n"
+      "where the scripts keep what they fetch.");
   const auto add_folders = [&](CLI::App& to) {
-    to.add_option("folders", r.folders, "folders to look in, at most four levels deep");
+    to.add_option("folders", r.folders, "folders to look in, at most five levels deep");
     to.add_flag("--json", r.json, "for machines");
   };
 
@@ -181,8 +185,10 @@ void set_up_models(CLI::App& app, Action& action) {
   all.add_option("--device-memory", r.device_memory, "with --fit: what the model may take, as 6G")->needs(fit);
   all.callback([&action, request] { action = [request] { return list_models(*request); }; });
 
+  set_up_fetch(*app.add_subcommand("fetch", "fetch a model by its name, or from an address"), action);
+
   CLI::App& gone = *app.add_subcommand("remove", "delete a model and its packed weights");
-  gone.add_option("model", r.name, "a name, or the beginning of one, or a path");
+  gone.add_option("model", r.name, "a name, or the beginning of one, hf:OWNER/NAME, or a path");
   gone.add_flag("--yes", r.yes, "delete; without it the files are only listed");
   gone.add_flag("--orphans", r.orphans, "delete packed weights whose models are gone");
   gone.callback([&action, request] { action = [request] { return remove_model(*request); }; });

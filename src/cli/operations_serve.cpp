@@ -14,6 +14,7 @@
 
 #include "base/quote.hpp"
 #include "cli/elsewhere.hpp"
+#include "cli/language_model.hpp"
 #include "cli/network.hpp"
 #include "cli/operations.hpp"
 #include "cli/output.hpp"
@@ -128,7 +129,7 @@ int serve(const ServeRequest& request) {
   for (const std::string& pair : request.models) {
     const auto [name, path] = named_file(pair, "--model", "PATH");
     try {
-      catalogue.load_model(name, path);
+      catalogue.load_model(name, model_path(path));
     } catch (const op::OperationError& error) {
       throw UsageError(fmt::format("--model {}: {}", name, error.what()));
     }

@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "io/quantise_mixture.hpp"
 #include "io/quantise_model.hpp"
@@ -55,7 +56,7 @@ int quantize(const QuantizeRequest& request) {
   options.type = io::find_mixture(request.type).name;  // reports a wrong type before reading files
   options.pure = request.pure;
   for (const std::string& text : request.tensor_types) options.rules.push_back(parse_rule(text));
-  const io::TensorSource model = io::TensorSource::open(request.in);
+  const io::TensorSource model = io::TensorSource::open(model_path(request.in));
 
   Console console(stderr);
   const InterruptScope interrupt;

@@ -15,6 +15,7 @@
 #include "cli/stop_on_interrupt.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
+#include "weft/llm_models.hpp"
 #include "weft/speech.hpp"
 
 namespace weft::cli {
@@ -50,11 +51,14 @@ void add_keys(const std::filesystem::path& file, std::vector<std::string>& keys)
 
 /// The name of a file or folder, without the suffix of GGUF files.
 std::string name_of_model(const std::filesystem::path& given) {
-  const std::filesystem::path path = given.has_filename() ? given : given.parent_path();
-  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+  std::string name = given.empty() ? std::string() : llm::model_name(given);
+  if (name.starts_with("hf:")) name.erase(0, 3);
+  return name;
 }
 
 int serve_model(OpenAiRequest request) {
+  for (std::filesystem::path* path : {&request.model.path, &request.transcriber, &request.voice})
+    if (!path->empty()) *path = model_path(*path);
   for (const std::string& key : request.api_keys)
     if (key.empty()) throw UsageError("--api-key is empty; give a key, or leave the option out");
   if (!request.api_key_file.empty()) add_keys(request.api_key_file, request.api_keys);

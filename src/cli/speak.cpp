@@ -35,7 +35,7 @@ int speak(SpeakRequest r) {
   require_utf8_text(r.text, r.file.empty() ? "the text" : "--file");
   use_threads(r.model);
   set_default_device(parse_device(r.model.device));
-  const speech::Voice voice = speech::load_voice(r.model.path);
+  const speech::Voice voice = speech::load_voice(model_path(r.model.path));
   StopOnInterrupt stop;
   if (r.rate != 0) r.options.rate = r.rate;
   if (r.noise >= 0) r.options.noise = r.noise;

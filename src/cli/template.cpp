@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "text/chat_template.hpp"
 #include "weft/error.hpp"
@@ -41,7 +42,7 @@ OrderedJson read_json(const std::string& path) {
 text::ChatTemplate template_of(const TemplateRequest& request) {
   if (request.template_file.empty() == request.model.empty())
     throw UsageError("weft template render: give one of --template FILE and --model FOLDER or FILE.gguf");
-  if (!request.model.empty()) return text::ChatTemplate::load(request.model);
+  if (!request.model.empty()) return text::ChatTemplate::load(model_path(request.model));
   return text::ChatTemplate(read_text_file(request.template_file, text::TemplateLimits().max_source_bytes),
                             OrderedJson::object(), request.template_file);
 }

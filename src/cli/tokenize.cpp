@@ -13,6 +13,7 @@
 #include "base/quote.hpp"
 #include "cli/commands.hpp"
 #include "cli/input.hpp"
+#include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "jinja/json.hpp"
 #include "text/load_tokenizer.hpp"
@@ -129,7 +130,7 @@ int batch(const TokenizeRequest& request, const text::Tokenizer& tokenizer) {
 
 int tokenize(const TokenizeRequest& request) {
   if (request.ids + request.pieces + request.count > 1) throw UsageError("give one of --ids, --pieces and --count");
-  const text::Tokenizer tokenizer = text::load_tokenizer(request.model);
+  const text::Tokenizer tokenizer = text::load_tokenizer(model_path(request.model));
   if (request.batch) {
     if (request.decode && !request.decode->empty())
       throw UsageError("--batch reads lists of ids from --file or standard input: write --decode \"\"");

@@ -57,7 +57,7 @@ int transcribe(TranscribeRequest r) {
   const audio::Sound sound = audio::load(r.file);
   use_threads(r.model);
   set_default_device(parse_device(r.model.device));
-  const speech::Transcriber model = speech::load_transcriber(r.model.path);
+  const speech::Transcriber model = speech::load_transcriber(model_path(r.model.path));
   if (r.detects) return detect(model, sound);
   StopOnInterrupt stop;
   if (!r.detector.empty()) r.options.speech = speech::load_detector(r.detector).spans(sound);
@@ -92,7 +92,7 @@ void set_up_transcribe(CLI::App& app, Action& action) {
   TranscribeRequest& r = *request;
   app.footer("docs/speech.md describes models, options and formats.");
   app.add_option("model", r.model.path,
-                 "folder of a Whisper, wav2vec 2.0 or HuBERT: config.json, tokenizer.json or vocab.json, safetensors")
+                 std::string("folder of a Whisper, wav2vec 2.0 or HuBERT: config.json, tokenizer.json or vocab.json, safetensors") + kOrName)
       ->required();
   app.add_option("file", r.file, "the sound: WAV, FLAC, Ogg or MP3")->required();
   app.add_option("--language", r.options.language, "code or name of the language; otherwise it is detected");

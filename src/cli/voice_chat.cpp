@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/language_model.hpp"
 #include "weft/device.hpp"
 #include "weft/error.hpp"
 #include "weft/speech.hpp"
@@ -27,14 +28,14 @@ std::string hear(const VoiceChatOptions& o, const ModelOptions& model) {
   const audio::Sound sound = audio::load(o.listen);
   use_threads(model);
   const speech::Transcriber transcriber =
-      speech::load_transcriber(o.transcriber, {.device = first_device(model.device)});
+      speech::load_transcriber(model_path(o.transcriber), {.device = first_device(model.device)});
   std::string text = transcriber.transcribe(sound, {.language = o.language}).text;
   if (text.empty()) throw UsageError(fmt::format("--listen {}: no words were heard", o.listen.string()));
   return text;
 }
 
 void say(std::string_view text, const VoiceChatOptions& o, const ModelOptions& model) {
-  const speech::Voice voice = speech::load_voice(o.voice, {.device = first_device(model.device)});
+  const speech::Voice voice = speech::load_voice(model_path(o.voice), {.device = first_device(model.device)});
   audio::save_wav(o.say, voice.speak(text));
 }
 

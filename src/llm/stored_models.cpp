@@ -10,6 +10,8 @@
 
 #include "base/cache_folder.hpp"
 #include "base/quote.hpp"
+#include "hub/cache.hpp"
+#include "hub/settings.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/mmproj.hpp"
 #include "llm/packed_file.hpp"
@@ -20,7 +22,7 @@ namespace weft::llm {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kDepthMax = 4;
+constexpr int kDepthMax = 5;
 constexpr std::size_t kEntriesMax = 100'000;
 
 std::uint64_t size_of_file(const fs::path& path) {
@@ -58,7 +60,7 @@ std::map<fs::path, std::vector<fs::path>> packed_by_model() {
 StoredModel described(const fs::path& path, const std::map<fs::path, std::vector<fs::path>>& packed) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  StoredModel model{.name = is_folder ? path.filename().string() : path.stem().string(),
+  StoredModel model{.name = model_name(path),
                     .path = path,
                     .format = is_folder ? "folder" : "GGUF"};
   if (is_folder) {
@@ -94,6 +96,9 @@ StoredModel described(const fs::path& path, const std::map<fs::path, std::vector
     model.problem = text.substr(0, text.find('\n'));
   }
   for (const fs::path& file : model.files) model.bytes += size_of_file(file);
+  const std::vector<fs::path> links = model.files;
+  for (const fs::path& link : links)
+    if (auto blob = hub::blob_to_remove(link)) model.files.push_back(*std::move(blob));
   for (const auto& [of, files] : packed) {
     const bool is_mine = fs::equivalent(of, path, ignored) ||
                          std::any_of(model.files.begin(), model.files.end(), [&](const fs::path& file) {
@@ -126,7 +131,9 @@ std::vector<fs::path> paths_of_models(std::span<const fs::path> folders) {
       if (it->is_directory(ignored)) {
         const bool is_model = is_model_folder(it->path());
         if (is_model) found.push_back(it->path());
-        if (is_model || it.depth() + 1 >= kDepthMax) it.disable_recursion_pending();
+        const std::string name = it->path().filename().string();
+        const bool is_of_cache = name == "blobs" || name == ".locks";  // of a hub's cache: files without their names
+        if (is_model || is_of_cache || it.depth() + 1 >= kDepthMax) it.disable_recursion_pending();
       } else if (it->path().extension() == ".gguf" && it->is_regular_file(ignored) &&
                  !is_later_part(it->path().stem().string())) {
         found.push_back(it->path());
@@ -138,12 +145,17 @@ std::vector<fs::path> paths_of_models(std::span<const fs::path> folders) {
   return found;
 }
 
-std::string name_of_path(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) ? path.filename().string() : path.stem().string();
-}
-
 }  // namespace
+
+std::string model_name(const fs::path& given) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return path.stem().string();
+  const auto place = hub::snapshot_of(path);
+  if (!place || path.filename() != place->commit) return path.filename().string();
+  const bool is_main = hub::known_commit(place->folder, "main") == place->commit;
+  return fmt::format("hf:{}{}", place->repository, is_main ? "" : "@" + place->commit);
+}
 
 std::vector<fs::path> model_folders() {
   std::vector<fs::path> folders;
@@ -161,6 +173,7 @@ std::vector<fs::path> model_folders() {
   }
   if (const fs::path cache = default_cache_folder(); !cache.empty()) add(cache / "models");
   const char* data = std::getenv("WEFT_DATA_DIR");
+  add(hub::usual_cache());
   add(data && *data ? fs::path(data) : fs::path(".cache/data"));
   return folders;
 }
@@ -178,13 +191,13 @@ std::optional<fs::path> find_model(const std::string& name) {
   if (name.empty() || name.find('/') != std::string::npos) return std::nullopt;
   std::vector<fs::path> begin;
   for (const fs::path& path : paths_of_models(model_folders())) {
-    if (name_of_path(path) == name || path.filename() == name) return path;
-    if (name_of_path(path).starts_with(name)) begin.push_back(path);
+    if (model_name(path) == name || path.filename() == name) return path;
+    if (model_name(path).starts_with(name)) begin.push_back(path);
   }
   if (begin.empty()) return std::nullopt;
   if (begin.size() > 1) {
     std::vector<std::string> names;
-    for (const fs::path& path : begin) names.push_back(name_of_path(path));
+    for (const fs::path& path : begin) names.push_back(model_name(path));
     throw UsageError(fmt::format("several models begin with {}: {}; give more of the name", quote(name, 60),
                                  fmt::join(names, ", ")));
   }
@@ -198,6 +211,7 @@ void remove_model(const StoredModel& model) {
     if (error) throw FileError(fmt::format("{}: cannot be removed: {}", file.string(), error.message()));
   }
   std::error_code ignored;
+  if (const auto place = hub::snapshot_of(model.path)) hub::remove_empty_folders(*place);
   if (fs::is_directory(model.path, ignored) && fs::is_empty(model.path, ignored)) fs::remove(model.path, ignored);
 }
 
