@@ -19,7 +19,9 @@ struct CatalogueOptions {
   /// Folders in which operations may read files, and folders in which they may write. Without `any_files` all other paths are
   /// refused.
   std::vector<std::filesystem::path> read_folders = {}, write_folders = {};
-  bool any_files = false;                                    ///< for the owner of the process
+  bool any_files = false;  ///< for the owner of the process
+  /// Whether `model.fetch` may open the network; callers need the scope and the right, too.
+  bool may_fetch = false;
   std::uint64_t tensor_bytes_max = std::uint64_t{1} << 30;   ///< limit for one result of a tensor op
   std::size_t handles_max = 10'000;                          ///< limit for the tensors of one identity
   std::uint64_t handle_bytes_max = std::uint64_t{4} << 30;   ///< limit for the bytes of these tensors together
@@ -66,6 +68,7 @@ class Handles {
 /// | `gradient` | `check` | `tensor:run` |
 /// | `weights` | `list`, `read`, `write` | `files:read`, `files:write`; action `read` or `write` on `weights:PATH` |
 /// | `model` | `load`, `list`, `describe`, `generate`, `chat`, `tokenize`, `detokenize`, `unload` | `model:load`; actions on `model:NAME` |
+/// | `model` | `fetch`, if `may_fetch` | `model:fetch`; action `fetch` on `model:NAME`, where the name is that of the input |
 /// | `training` | `start`, `observe`, `stop`, `list` | `training:run`, `training:read` |
 /// | `grid` | `create`, `load`, `save`, `list`, `describe`, `remove`, `forward`, `train`, `train_step`, `reset_optimizer`, `read_parameters`, `write_parameters`, `morph`, `dna`, `compare`, `splice`, `mutate`, `evolve` | `grid:create`, `grid:run`, `grid:train`; actions `create`, `read`, `run` and `train` on `network:NAME`; for files also those of `weights` |
 /// | `memory` | `create`, `load`, `save`, `drop`, `describe`, `add`, `remove`, `search`, `recall` | `memory:create`, `memory:run`; actions `create`, `read` and `write` on `memory:NAME`; for files and models also those of `weights` and `model` |

@@ -16,10 +16,10 @@ namespace weft::hub {
 
 /// A model of a hub, hf:OWNER/NAME[@REVISION][:CHOICE], or one GGUF file at an https address.
 struct ModelName {
-  std::string repository = {};      ///< "OWNER/NAME"; empty for an address
-  std::string revision = "main";    ///< a branch, a tag or a commit
-  std::string choice = {};          ///< a file of the repository, or a type of GGUF file such as Q4_K_M; empty: the model
-  std::string address = {};         ///< of one file, outside of the hub
+  std::string repository = {};    ///< "OWNER/NAME"; empty for an address
+  std::string revision = "main";  ///< a branch, a tag or a commit
+  std::string choice = {};        ///< a file of the repository, or a type of GGUF file such as Q4_K_M; empty: the model
+  std::string address = {};       ///< of one file, outside of the hub
 
   /// "hf:OWNER/NAME:Q4_K_M", or the address.
   std::string to_string() const;
@@ -75,9 +75,9 @@ struct FetchOptions {
   bool offline = false;
   /// Of a file at an address: the hash that it must have, 64 hexadecimal digits.
   std::string sha256 = {};
-  int retries = 5;                    ///< attempts after one that got no byte; a server that is busy says how long to wait
-  std::chrono::seconds timeout{30};   ///< without a byte, before a new attempt
-  std::stop_token stop = {};          ///< checked at least once a second; what was fetched stays for the next time
+  int retries = 5;  ///< attempts after one that got no byte; a server that is busy says how long to wait
+  std::chrono::seconds timeout{30};  ///< without a byte, before a new attempt
+  std::stop_token stop = {};         ///< checked at least once a second; what was fetched stays for the next time
 
   /// Called before the first byte of weights.
   std::function<void(const FetchPlan&)> on_plan = {};
@@ -88,7 +88,7 @@ struct FetchOptions {
 };
 
 struct FetchedModel {
-  std::filesystem::path path;       ///< a GGUF file (of a split one, the first), or a folder; empty if it was stopped
+  std::filesystem::path path;  ///< a GGUF file (of a split one, the first), or a folder; empty if it was stopped
   std::string commit;
   std::uint64_t bytes = 0;          ///< of the model's files
   std::uint64_t fetched_bytes = 0;  ///< that came over the network

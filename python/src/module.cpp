@@ -138,6 +138,7 @@ NB_MODULE(_weft, m) {
   bind_files(m);
   bind_onnx(m);
   bind_models(m);
+  bind_hub(m);
   bind_training(m);
   bind_grid(m);
   bind_metatensor(m);

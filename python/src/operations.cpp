@@ -420,9 +420,10 @@ void bind_operations(nb::module_& m) {
       .def(
           "__init__",
           [](PythonExchange* self, bool catalogue, std::vector<std::filesystem::path> read,
-             std::vector<std::filesystem::path> write, std::size_t calls) {
+             std::vector<std::filesystem::path> write, std::size_t calls, bool may_fetch) {
             const auto parts = PythonExchange::Parts::make();
-            op::CatalogueOptions options{.read_folders = std::move(read), .write_folders = std::move(write)};
+            op::CatalogueOptions options{
+                .read_folders = std::move(read), .write_folders = std::move(write), .may_fetch = may_fetch};
             if (catalogue)
               parts->catalogue = std::make_unique<op::Catalogue>(parts->registry, options);
             else
@@ -431,7 +432,7 @@ void bind_operations(nb::module_& m) {
                 std::make_unique<op::Exchange>(parts->registry, op::ExchangeOptions{.calls_per_identity_max = calls});
             new (self) PythonExchange(parts);
           },
-          nb::arg("catalogue"), nb::arg("read"), nb::arg("write"), nb::arg("calls"))
+          nb::arg("catalogue"), nb::arg("read"), nb::arg("write"), nb::arg("calls"), nb::arg("may_fetch"))
       .def("close", &PythonExchange::close)
       .def("owner", [](PythonExchange& self) { return self.parts()->owner(); })
       .def(

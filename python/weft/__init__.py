@@ -16,6 +16,7 @@ from . import io as io
 from . import llm as llm
 from . import memory as memory
 from . import metatensor as metatensor
+from . import models as models
 from . import nn as nn
 from . import onnx as onnx
 from . import operations as operations

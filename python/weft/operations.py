@@ -62,10 +62,10 @@ class Exchange:
     thread may call any method. `close`, or the end of a `with` block, aborts calls and waits for their handlers."""
 
     def __init__(self, *, catalogue: bool = True, allow_read: Sequence[Path] = (), allow_write: Sequence[Path] = (),
-                 calls_per_identity: int = 64) -> None:
+                 allow_fetch: bool = False, calls_per_identity: int = 64) -> None:
         """`catalogue`: every op as tensor.NAME, handles, gradient checks, weights, models, training. Their files must be inside the
-        folders that are allowed."""
-        self._native = _weft._Exchange(catalogue, list(allow_read), list(allow_write), calls_per_identity)
+        folders that are allowed. `allow_fetch`: model.fetch may open the network."""
+        self._native = _weft._Exchange(catalogue, list(allow_read), list(allow_write), calls_per_identity, allow_fetch)
         _open.add(self)
 
     # ---- Operations

@@ -39,8 +39,8 @@ void Sha256::mix(const std::byte* block) {
   }
   auto [a, b, c, d, e, f, g, h] = state_;
   for (std::size_t i = 0; i < 64; ++i) {
-    const std::uint32_t first = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) +
-                                kRounds[i] + w[i];
+    const std::uint32_t first =
+        h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRounds[i] + w[i];
     const std::uint32_t second =
         (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + first, d = c, c = b, b = a, a = first + second;

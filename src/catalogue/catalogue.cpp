@@ -28,6 +28,7 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   add_gradient_operations(to);
   add_file_operations(to, options);
   state_->load_model = add_model_operations(to, options);
+  add_fetch_operations(to, options);
   add_training_operations(to, options);
   add_grid_operations(to, options);
   add_memory_operations(to, options);

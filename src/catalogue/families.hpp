@@ -17,6 +17,7 @@ void add_file_operations(Registry& registry, const CatalogueOptions& options);
 /// Returns the function that loads a model under a name.
 std::function<void(const std::string& name, const std::filesystem::path& path)> add_model_operations(
     Registry& registry, const CatalogueOptions& options);
+void add_fetch_operations(Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
 void add_grid_operations(Registry& registry, const CatalogueOptions& options);
 void add_memory_operations(Registry& registry, const CatalogueOptions& options);

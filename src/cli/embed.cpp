@@ -54,7 +54,8 @@ int embed(const EmbedRequest& request) {
   std::vector<Tensor> images;
   for (const std::filesystem::path& path : request.images) images.push_back(image::read(path));
   use_threads(request.model);
-  const vision::Encoder model = vision::Encoder::load(model_path(request.model.path), parse_device(request.model.device));
+  const vision::Encoder model =
+      vision::Encoder::load(model_path(request.model.path), parse_device(request.model.device));
   const Tensor image_rows = images.empty() ? Tensor() : model.embed_images(images);
   const Tensor text_rows = request.texts.empty() ? Tensor() : model.embed_texts(request.texts);
   std::vector<float> shares;

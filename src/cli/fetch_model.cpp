@@ -29,8 +29,8 @@ std::string progress_line(const hub::FetchProgress& p) {
   constexpr std::size_t kColumns = 30;
   const double share = p.total ? static_cast<double>(p.done) / static_cast<double>(p.total) : 0;
   const auto filled = static_cast<std::size_t>(share * kColumns);
-  std::string text = fmt::format("fetching [{:<30}] {:3.0f} %  {:.1f} of {:.1f} MB", std::string(filled, '='), 100 * share,
-                                 static_cast<double>(p.done) / 1e6, static_cast<double>(p.total) / 1e6);
+  std::string text = fmt::format("fetching [{:<30}] {:3.0f} %  {:.1f} of {:.1f} MB", std::string(filled, '='),
+                                 100 * share, static_cast<double>(p.done) / 1e6, static_cast<double>(p.total) / 1e6);
   if (p.bytes_per_second <= 0) return text;
   text += fmt::format("  {:.1f} MB/s", p.bytes_per_second / 1e6);
   if (p.total > p.done)
@@ -42,15 +42,9 @@ OrderedJson json_of(const hub::FetchPlan& plan) {
   OrderedJson files = OrderedJson::array();
   for (const hub::PlannedFile& file : plan.files)
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"here", file.is_here}, {"weights", file.is_weights}});
-  return {{"name", plan.name.to_string()},
-          {"path", plan.path.string()},
-          {"commit", plan.commit},
-          {"bytes", plan.bytes},
-          {"missing_bytes", plan.missing_bytes},
-          {"weight_bytes", plan.weight_bytes},
-          {"disk_free", plan.disk_free},
-          {"memory_free", plan.memory_free},
-          {"fits", plan.fits()},
+  return {{"name", plan.name.to_string()}, {"path", plan.path.string()},          {"commit", plan.commit},
+          {"bytes", plan.bytes},           {"missing_bytes", plan.missing_bytes}, {"weight_bytes", plan.weight_bytes},
+          {"disk_free", plan.disk_free},   {"memory_free", plan.memory_free},     {"fits", plan.fits()},
           {"files", std::move(files)}};
 }
 
@@ -135,9 +129,10 @@ void refuse_bare_name(const fs::path& given) {
   try {
     const hub::ModelName name = hub::parse_model_name(text);
     if (name.address.empty())
-      throw FileError(fmt::format("{}: there is no such file or folder; a model of the hub is {} (fetched if it is not here; "
-                                  "weft models fetch --dry-run tells its size)",
-                                  text, name.to_string()));
+      throw FileError(
+          fmt::format("{}: there is no such file or folder; a model of the hub is {} (fetched if it is not here; "
+                      "weft models fetch --dry-run tells its size)",
+                      text, name.to_string()));
   } catch (const UsageError&) {  // not a name either: who opens the file tells what is wrong
   }
 }

@@ -39,6 +39,7 @@ Tensor bytes_in(const fs::path& path) {
 Offer::Offer(const Elsewhere& place) {
   if (place.from.empty()) {
     catalogue.emplace(registry, op::CatalogueOptions{.any_files = true,
+                                                     .may_fetch = true,
                                                      .tensor_bytes_max = UINT64_MAX,
                                                      .handles_max = SIZE_MAX,
                                                      .handle_bytes_max = UINT64_MAX});

@@ -36,7 +36,7 @@ struct ServeRequest {
   Elsewhere elsewhere;
   fs::path certificate, key, client_authority;
   fs::path token_file;
-  bool mcp = false, quiet = false, runs_scripts = false;
+  bool mcp = false, quiet = false, runs_scripts = false, may_fetch = false;
   std::vector<fs::path> read_folders, write_folders, scripts;
   std::vector<std::string> models;
   ScriptFlags script_flags{.time_limit = 60};
@@ -125,7 +125,9 @@ int serve(const ServeRequest& request) {
   if (request.certificate.empty() != request.key.empty()) throw UsageError("--certificate and --key belong together");
   set_default_device(parse_device(request.device));
   const auto registry = std::make_shared<op::Registry>();
-  op::Catalogue catalogue(registry, {.read_folders = request.read_folders, .write_folders = request.write_folders});
+  op::Catalogue catalogue(
+      registry,
+      {.read_folders = request.read_folders, .write_folders = request.write_folders, .may_fetch = request.may_fetch});
   for (const std::string& pair : request.models) {
     const auto [name, path] = named_file(pair, "--model", "PATH");
     try {
@@ -212,7 +214,11 @@ void set_up_operations_serve(CLI::App& app, Action& action) {
   app.add_option("--allow-write", serving->write_folders,
                  "a folder that operations and scripts may write in; may be repeated")
       ->take_all();
-  app.add_option("--model", serving->models, "NAME=PATH: a language model to load first; may be repeated")->take_all();
+  app.add_flag("--allow-fetch", serving->may_fetch,
+               "model.fetch may fetch models of the hub; callers need the scope model:fetch and a right on the model");
+  app.add_option("--model", serving->models,
+                 "NAME=PATH: a language model to load first, also NAME=hf:OWNER/NAME; may be repeated")
+      ->take_all();
   app.add_option("--device", serving->device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--calls", serving->calls, "calls that one identity may have under way at once")
       ->capture_default_str()

@@ -188,8 +188,9 @@ class Chooser {
     } else {
       const auto files = outer_files(".safetensors");
       if (files.size() != 1)
-        throw UsageError(fmt::format("{}: no index says which safetensors files belong together; name one, as in hf:{}:{}\n{}",
-                                     name_.to_string(), name_.repository, files[0]->name, table(files)));
+        throw UsageError(
+            fmt::format("{}: no index says which safetensors files belong together; name one, as in hf:{}:{}\n{}",
+                        name_.to_string(), name_.repository, files[0]->name, table(files)));
       add(*files[0], true);
     }
     return chosen;
@@ -216,8 +217,9 @@ class Chooser {
             fmt::format("{}: its weights are {}, which may hold code and is not opened; look for a repository with "
                         "safetensors or GGUF files, or name a file, as in hf:{}:{}",
                         name_.to_string(), quote(files[0]->name), name_.repository, files[0]->name));
-    throw FileError(fmt::format("{}: the repository has no weights in safetensors with a config.json, and no GGUF file; it has {}",
-                                name_.to_string(), list(all_files())));
+    throw FileError(
+        fmt::format("{}: the repository has no weights in safetensors with a config.json, and no GGUF file; it has {}",
+                    name_.to_string(), list(all_files())));
   }
 
   std::vector<const ListedFile*> all_files() const {

@@ -45,13 +45,13 @@ double asked_wait(const HttpReply& reply) {
 
 std::string fault_of(const HttpReply& reply, const FetchOptions& options) {
   switch (reply.ending) {
-    case Ending::no_host:
-      return fmt::format("{}: is the network up? https_proxy names a proxy", reply.fault);
+    case Ending::no_host: return fmt::format("{}: is the network up? https_proxy names a proxy", reply.fault);
     case Ending::no_connection: return fmt::format("{}: is the network up, and the address right?", reply.fault);
     case Ending::no_trust:
-      return fmt::format("the certificate of the server is not trusted: {}; is the clock right? SSL_CERT_FILE names a file "
-                         "with the certificates of an authority of your own",
-                         reply.fault);
+      return fmt::format(
+          "the certificate of the server is not trusted: {}; is the clock right? SSL_CERT_FILE names a file "
+          "with the certificates of an authority of your own",
+          reply.fault);
     case Ending::timed_out: return fmt::format("the server sent nothing for {} s", options.timeout.count());
     case Ending::cut: return fmt::format("the connection ended early: {}", reply.fault);
     default: break;
@@ -155,18 +155,22 @@ std::string refusal_text(const ModelName& name, const Settings& settings, const 
   const bool has_token = !settings.token.empty();
   const std::string tokens = settings.endpoint + "/settings/tokens";
   if (code == "GatedRepo" || (reply.status == 403 && code.empty()))
-    return has_token ? fmt::format("{}: the owner gives access on request, and your token has none; accept the terms at {} with "
-                                   "the account of the token, and see that the token may read gated models ({})",
-                                   name.to_string(), page, tokens)
-                     : fmt::format("{}: the owner gives access on request; accept the terms at {}, then set HF_TOKEN to a token "
-                                   "of your account (from {})",
-                                   name.to_string(), page, tokens);
+    return has_token
+               ? fmt::format(
+                     "{}: the owner gives access on request, and your token has none; accept the terms at {} with "
+                     "the account of the token, and see that the token may read gated models ({})",
+                     name.to_string(), page, tokens)
+               : fmt::format(
+                     "{}: the owner gives access on request; accept the terms at {}, then set HF_TOKEN to a token "
+                     "of your account (from {})",
+                     name.to_string(), page, tokens);
   if (code == "RevisionNotFound")
     return fmt::format("{}: the repository has no branch, tag or commit {}; {}/tree/main shows them", name.to_string(),
                        quote(name.revision), page);
   if (reply.status == 401 && has_token && code != "RepoNotFound")
-    return fmt::format("{}: the hub does not accept the token of HF_TOKEN; make a new one at {}, or set HF_TOKEN= for none",
-                       name.to_string(), tokens);
+    return fmt::format(
+        "{}: the hub does not accept the token of HF_TOKEN; make a new one at {}, or set HF_TOKEN= for none",
+        name.to_string(), tokens);
   if (reply.status == 401 || reply.status == 404) {
     std::string text = fmt::format("{}: there is no such model at {}", name.to_string(), settings.endpoint);
     if (!near.empty()) text += fmt::format("; did you mean {}?", fmt::join(near, ", "));

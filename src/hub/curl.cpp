@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kLibraries[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4"};
 
 const char* fill(Curl& table, void* library) {
-#define WEFT_CURL_FIND(name)                                                           \
+#define WEFT_CURL_FIND(name)                                                          \
   table.name = reinterpret_cast<decltype(table.name)>(dlsym(library, "curl_" #name)); \
   if (!table.name) return "curl_" #name;
   WEFT_CURL_FUNCTIONS(WEFT_CURL_FIND)

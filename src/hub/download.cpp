@@ -117,8 +117,8 @@ class Downloader {
     if (status == 206) {
       const auto range = read_range(find_header(headers, "content-range"));
       if (!range || range->first != file_.size())
-        throw FileError(fmt::format("{}: the server sent another part of the file than the one from byte {} on: {}", d_.what,
-                                    file_.size(), quote(find_header(headers, "content-range"), 80)));
+        throw FileError(fmt::format("{}: the server sent another part of the file than the one from byte {} on: {}",
+                                    d_.what, file_.size(), quote(find_header(headers, "content-range"), 80)));
       whole = range->bytes;
     } else {
       if (file_.size() > 0) file_.clear();  // the server sends all of it
@@ -153,9 +153,10 @@ class Downloader {
   }
   [[noreturn]] void refuse_hash() {
     file_.clear();
-    throw FileError(fmt::format("{}: the file is damaged or another one: its SHA-256 is {}, and should be {}; it was removed, "
-                                "try again",
-                                d_.what, last_hash_, lower(d_.sha256)));
+    throw FileError(
+        fmt::format("{}: the file is damaged or another one: its SHA-256 is {}, and should be {}; it was removed, "
+                    "try again",
+                    d_.what, last_hash_, lower(d_.sha256)));
   }
 
   Client& client_;

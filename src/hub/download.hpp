@@ -12,13 +12,13 @@
 namespace weft::hub {
 
 struct Download {
-  std::string what;     // in messages
+  std::string what;  // in messages
   std::string address;
   std::filesystem::path path;
   std::optional<std::uint64_t> bytes = {};
-  std::string sha256 = {};      // empty: not known
-  std::string validator = {};   // of the bytes of an earlier fetch: an ETag; empty: none
-  bool is_gguf = false;         // the file begins with its magic
+  std::string sha256 = {};     // empty: not known
+  std::string validator = {};  // of the bytes of an earlier fetch: an ETag; empty: none
+  bool is_gguf = false;        // the file begins with its magic
   /// Called with the bytes of the file so far.
   std::function<void(std::uint64_t bytes)> on_bytes = {};
   /// Called when the server tells the size and the ETag of a file.

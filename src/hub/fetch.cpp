@@ -44,9 +44,10 @@ std::uint64_t free_on_disk(fs::path place) {
 void check_room(const fs::path& folder, std::uint64_t needed, std::string_view variable) {
   const std::uint64_t room = free_on_disk(folder);
   if (room == 0 || needed == 0 || needed + kRoomLeft <= room) return;
-  throw FileError(fmt::format("{} are to be fetched, but the disk of '{}' has {} free; make room, or set {} to a folder on "
-                              "another disk",
-                              bytes_text(needed), folder.string(), bytes_text(room), variable));
+  throw FileError(
+      fmt::format("{} are to be fetched, but the disk of '{}' has {} free; make room, or set {} to a folder on "
+                  "another disk",
+                  bytes_text(needed), folder.string(), bytes_text(room), variable));
 }
 
 /// Bytes per second over the last seconds, and calls of `on_progress` that are not too many.
@@ -82,7 +83,10 @@ class Meter {
 class HubModel {
  public:
   HubModel(const ModelName& name, const Settings& settings, const FetchOptions& options)
-      : name_(name), settings_(settings), options_(options), client_(settings, options),
+      : name_(name),
+        settings_(settings),
+        options_(options),
+        client_(settings, options),
         folder_(repository_folder(settings.cache, name.repository)) {}
 
   FetchPlan plan() {
@@ -132,7 +136,8 @@ class HubModel {
   fs::path path() const { return chosen_.main.empty() ? snapshot() : snapshot() / chosen_.main; }
   fs::path blob_path(const ListedFile& file) const { return folder_ / "blobs" / file.blob; }
   std::string address_of(const ListedFile& file) const {
-    return fmt::format("{}/{}/resolve/{}/{}", settings_.endpoint, name_.repository, listing_.commit, escaped(file.name));
+    return fmt::format("{}/{}/resolve/{}/{}", settings_.endpoint, name_.repository, listing_.commit,
+                       escaped(file.name));
   }
   std::string what(const ListedFile& file) const { return fmt::format("hf:{}: {}", name_.repository, file.name); }
 
@@ -144,9 +149,10 @@ class HubModel {
     std::string unsafe;
     listing_ = read_listing(reply.body, name_.to_string(), unsafe);
     if (!unsafe.empty())
-      throw FileError(fmt::format("{}: the repository has a file with the name {}, which leads out of a folder; nothing was "
-                                  "fetched",
-                                  name_.to_string(), quote(unsafe)));
+      throw FileError(
+          fmt::format("{}: the repository has a file with the name {}, which leads out of a folder; nothing was "
+                      "fetched",
+                      name_.to_string(), quote(unsafe)));
     chosen_ = choose_files(listing_, name_, [this](const ListedFile& given) {
       ListedFile file = given;
       identify(file);
@@ -162,12 +168,14 @@ class HubModel {
     if ((refused.status != 404 && refused.status != 401) || (!code.empty() && code != "RepoNotFound")) return names;
     const std::string model = name_.repository.substr(name_.repository.find('/') + 1);
     try {
-      const HttpReply reply = client_.get({.address = fmt::format("{}/api/models?search={}&limit={}", settings_.endpoint,
-                                                                  escaped(model, false), kNearMax)});
+      const HttpReply reply =
+          client_.get({.address = fmt::format("{}/api/models?search={}&limit={}", settings_.endpoint,
+                                              escaped(model, false), kNearMax)});
       if (reply.status != 200) return names;
       for (const Json& each : parse_json(reply.body, "the hub's search"))
         if (each.is_object() && each.contains("id") && each["id"].is_string())
-          if (const std::string id = each["id"]; is_repository(id) && names.size() < kNearMax) names.push_back("hf:" + id);
+          if (const std::string id = each["id"]; is_repository(id) && names.size() < kNearMax)
+            names.push_back("hf:" + id);
     } catch (const Error&) {  // the first error is the one that matters
     } catch (const Json::exception&) {
     }
@@ -187,7 +195,8 @@ class HubModel {
                                   quote(tag, 80)));
     file.blob = tag;
     const std::string size = reply.header(reply.header("x-linked-size").empty() ? "content-length" : "x-linked-size");
-    if (file.bytes == 0 && !size.empty() && size.size() < 16 && size.find_first_not_of("0123456789") == std::string::npos)
+    if (file.bytes == 0 && !size.empty() && size.size() < 16 &&
+        size.find_first_not_of("0123456789") == std::string::npos)
       file.bytes = std::stoull(size);
     if (tag.size() == 64 && tag.find_first_not_of("0123456789abcdef") == std::string::npos) file.sha256 = tag;
   }
@@ -204,20 +213,19 @@ class HubModel {
     client_.check_stop();
     std::error_code ignored;
     make_folders(folder_ / "blobs");
-    const FileLock lock(
-        settings_.cache / ".locks" / folder_.filename() / (file.blob + ".lock"), options_.stop, [&] {
-          if (options_.on_delay) options_.on_delay(fmt::format("{}: another program fetches it; waiting", what(file)));
-        });
+    const FileLock lock(settings_.cache / ".locks" / folder_.filename() / (file.blob + ".lock"), options_.stop, [&] {
+      if (options_.on_delay) options_.on_delay(fmt::format("{}: another program fetches it; waiting", what(file)));
+    });
     client_.check_stop();
     if (!is_here(file))
-      fetched_ += download(client_, {.what = what(file),
-                                     .address = address_of(file),
-                                     .path = blob_path(file),
-                                     .bytes = file.bytes > 0 || !file.sha256.empty() ? std::optional(file.bytes)
-                                                                                     : std::nullopt,
-                                     .sha256 = file.sha256,
-                                     .is_gguf = file.name.ends_with(".gguf"),
-                                     .on_bytes = on_bytes});
+      fetched_ +=
+          download(client_, {.what = what(file),
+                             .address = address_of(file),
+                             .path = blob_path(file),
+                             .bytes = file.bytes > 0 || !file.sha256.empty() ? std::optional(file.bytes) : std::nullopt,
+                             .sha256 = file.sha256,
+                             .is_gguf = file.name.ends_with(".gguf"),
+                             .on_bytes = on_bytes});
     link(file);
   }
 
@@ -225,7 +233,8 @@ class HubModel {
   void link(const ListedFile& file) const {
     const fs::path name = snapshot() / file.name;
     std::error_code error;
-    if (fs::exists(name, error) && (fs::equivalent(name, blob_path(file), error) || !fs::exists(blob_path(file), error)))
+    if (fs::exists(name, error) &&
+        (fs::equivalent(name, blob_path(file), error) || !fs::exists(blob_path(file), error)))
       return;
     make_folders(name.parent_path());
     fs::path target = "../..";
@@ -240,8 +249,8 @@ class HubModel {
     else
       fs::rename(temporary, name, error);
     if (error)
-      throw FileError(fmt::format("cannot write '{}': {}; choose another folder (HF_HUB_CACHE)", name.string(),
-                                  error.message()));
+      throw FileError(
+          fmt::format("cannot write '{}': {}; choose another folder (HF_HUB_CACHE)", name.string(), error.message()));
   }
 
   const ModelName& name_;
@@ -268,7 +277,8 @@ class AddressedFile {
     const std::string address = name.address.substr(0, name.address.find('#'));
     const std::string path = address.substr(0, address.find('?'));
     std::string host = origin_of(address).substr(origin_of(address).find("://") + 3);
-    std::replace_if(host.begin(), host.end(), [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
+    std::replace_if(
+        host.begin(), host.end(), [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
     return cache / "models" / fmt::format("{}-{:016x}", host, xxh64(address)) / path.substr(path.rfind('/') + 1);
   }
 
@@ -279,7 +289,8 @@ class AddressedFile {
     if (!file.is_here) {
       const HttpReply reply = client_.get({.address = name_.address, .only_headers = true});
       const std::string size = reply.header("content-length");
-      if (reply.status == 200 && size.size() < 16 && !size.empty() && size.find_first_not_of("0123456789") == std::string::npos)
+      if (reply.status == 200 && size.size() < 16 && !size.empty() &&
+          size.find_first_not_of("0123456789") == std::string::npos)
         file.bytes = std::stoull(size);
       plan.missing_bytes = file.bytes;
     }
@@ -344,8 +355,9 @@ class AddressedFile {
     Sha256 hash;
     hash.add(file.bytes());
     if (const std::string found = hash.finish(); found != lower(options_.sha256))
-      throw FileError(fmt::format("{}: the SHA-256 of the file that is here is {}, and should be {}; remove it, and fetch it again",
-                                  path_.string(), found, lower(options_.sha256)));
+      throw FileError(
+          fmt::format("{}: the SHA-256 of the file that is here is {}, and should be {}; remove it, and fetch it again",
+                      path_.string(), found, lower(options_.sha256)));
   }
 
   const ModelName& name_;
@@ -357,10 +369,10 @@ class AddressedFile {
 template <class Result, class Work>
 Result with_model(const ModelName& name, const FetchOptions& options, const Work& work) {
   const Settings settings = settings_of(options);
-  if (!options.sha256.empty() &&
-      (name.address.empty() || options.sha256.size() != 64 ||
-       lower(options.sha256).find_first_not_of("0123456789abcdef") != std::string::npos))
-    throw UsageError("a SHA-256 has 64 hexadecimal digits, and belongs to an address; the hub tells those of its files itself");
+  if (!options.sha256.empty() && (name.address.empty() || options.sha256.size() != 64 ||
+                                  lower(options.sha256).find_first_not_of("0123456789abcdef") != std::string::npos))
+    throw UsageError(
+        "a SHA-256 has 64 hexadecimal digits, and belongs to an address; the hub tells those of its files itself");
   if (options.retries < 0 || options.timeout.count() < 1 || options.timeout.count() > 86'400)
     throw UsageError("a fetch has 0 retries or more, and a timeout of 1 second to a day");
   if (!name.address.empty()) {
@@ -372,8 +384,9 @@ Result with_model(const ModelName& name, const FetchOptions& options, const Work
 }
 
 [[noreturn]] void refuse_offline(const ModelName& name, const Settings& settings) {
-  throw FileError(fmt::format("{}: it is not in '{}', and the network is not to be used (HF_HUB_OFFLINE); fetch it first",
-                              name.to_string(), settings.cache.string()));
+  throw FileError(
+      fmt::format("{}: it is not in '{}', and the network is not to be used (HF_HUB_OFFLINE); fetch it first",
+                  name.to_string(), settings.cache.string()));
 }
 
 }  // namespace
@@ -415,9 +428,8 @@ std::optional<fs::path> find_fetched(const ModelName& name, const FetchOptions& 
   Listing listing{.commit = *commit};
   for (auto& [file, bytes] : files_of_snapshot(snapshot)) listing.files.push_back({.name = file, .bytes = bytes});
   try {
-    const Chosen chosen = choose_files(listing, name, [&](const ListedFile& file) {
-      return read_text_file(snapshot / file.name, kIndexBytesMax);
-    });
+    const Chosen chosen = choose_files(
+        listing, name, [&](const ListedFile& file) { return read_text_file(snapshot / file.name, kIndexBytesMax); });
     return chosen.main.empty() ? snapshot : snapshot / chosen.main;
   } catch (const Error&) {  // a part of it is missing
     return std::nullopt;
@@ -436,8 +448,9 @@ std::string FetchPlan::to_string() const {
   if (fits())
     return text + fmt::format("; the weights fit into the free memory ({} of {})", bytes_text(weight_bytes),
                               bytes_text(memory_free));
-  return text + fmt::format("; the weights ({}) do not fit into the free memory ({}): a smaller type may, or several devices",
-                            bytes_text(weight_bytes), bytes_text(memory_free));
+  return text +
+         fmt::format("; the weights ({}) do not fit into the free memory ({}): a smaller type may, or several devices",
+                     bytes_text(weight_bytes), bytes_text(memory_free));
 }
 
 }  // namespace weft::hub

@@ -171,9 +171,9 @@ HttpReply HttpClient::send(const HttpRequest& request) {
   if (code == CURLE_OK) transfer.guarded([&] { return transfer.tell_head(); });
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   HttpReply& reply = transfer.reply;
-  reply.ending = transfer.is_unwanted                                              ? HttpReply::Ending::unwanted
+  reply.ending = transfer.is_unwanted                                                 ? HttpReply::Ending::unwanted
                  : request.stop.stop_requested() && code == CURLE_ABORTED_BY_CALLBACK ? HttpReply::Ending::stopped
-                                                                                   : ending_of(code);
+                                                                                      : ending_of(code);
   if (code != CURLE_OK) reply.fault = fault[0] ? fault : library.easy_strerror(code);
   if (transfer.is_too_large) reply.fault = "the answer is too large";
   return std::move(reply);
@@ -205,7 +205,8 @@ namespace weft::hub {
 struct HttpClient::State {};
 
 HttpClient::HttpClient() {
-  throw FileError("this build of Weft fetches no models: it was made without libcurl; models that are here can be used");
+  throw FileError(
+      "this build of Weft fetches no models: it was made without libcurl; models that are here can be used");
 }
 HttpClient::~HttpClient() = default;
 HttpReply HttpClient::send(const HttpRequest&) { return {.ending = HttpReply::Ending::failed}; }

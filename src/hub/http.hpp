@@ -32,7 +32,17 @@ struct HttpRequest {
 };
 
 struct HttpReply {
-  enum class Ending : std::uint8_t { whole, unwanted, stopped, no_host, no_connection, no_trust, timed_out, cut, failed };
+  enum class Ending : std::uint8_t {
+    whole,
+    unwanted,
+    stopped,
+    no_host,
+    no_connection,
+    no_trust,
+    timed_out,
+    cut,
+    failed
+  };
   Ending ending = Ending::whole;
   std::string fault;  // in words, unless it is whole, unwanted or stopped
   int status = 0;     // 0 if no headers came

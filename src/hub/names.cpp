@@ -27,9 +27,10 @@ bool is_plain(std::string_view text, std::size_t bytes_max) {
 }
 
 [[noreturn]] void refuse(std::string_view text, std::string_view fact) {
-  throw UsageError(fmt::format("{}: {}; write hf:OWNER/NAME, hf:OWNER/NAME:Q4_K_M, hf:OWNER/NAME@REVISION:FILE, or the "
-                               "https address of a GGUF file",
-                               quote(text), fact));
+  throw UsageError(
+      fmt::format("{}: {}; write hf:OWNER/NAME, hf:OWNER/NAME:Q4_K_M, hf:OWNER/NAME@REVISION:FILE, or the "
+                  "https address of a GGUF file",
+                  quote(text), fact));
 }
 
 /// The name in an address of the hub's pages, such as HUB/OWNER/NAME/blob/main/model.gguf; false if it is another page.
@@ -61,8 +62,8 @@ ModelName read_address(std::string_view text) {
       read_hub_page(text.substr(hub.size() + 1), name))
     return name;
   if (origin.starts_with("http:") && !is_this_machine(origin))
-    throw UsageError(fmt::format("{}: what comes over http may have been changed on its way; give an https address",
-                                 quote(text)));
+    throw UsageError(
+        fmt::format("{}: what comes over http may have been changed on its way; give an https address", quote(text)));
   const std::string_view path = text.substr(0, text.find_first_of("?#"));
   const std::string_view file = path.substr(path.rfind('/') + 1);
   if (!lower(file).ends_with(".gguf") || !is_safe_file_name(file))
@@ -74,7 +75,8 @@ ModelName read_address(std::string_view text) {
 
 bool is_safe_file_name(std::string_view name) {
   if (name.empty() || name.size() > kNameBytesMax || find_invalid_utf8(name)) return false;
-  if (std::any_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127 || c == '\\'; }))
+  if (std::any_of(name.begin(), name.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127 || c == '\\'; }))
     return false;
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());

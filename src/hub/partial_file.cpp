@@ -30,7 +30,8 @@ void make_folders(const fs::path& folder) {
 PartialFile::PartialFile(const fs::path& path) : path_(path), partial_(path.string() + ".incomplete") {
   // A link that somebody has put there is not followed.
   fd_ = retry_interrupted([&] {
-    return file_system().open(partial_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    return file_system().open(partial_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                              0666);
   });
   if (fd_ < 0) throw_file_error("write", partial_, errno);
   struct ::stat status {};
@@ -94,7 +95,8 @@ void PartialFile::finish() {
 
 FileLock::FileLock(const fs::path& path, const std::stop_token& stop, const std::function<void()>& on_wait) {
   make_folders(folder_of(path));
-  fd_ = retry_interrupted([&] { return file_system().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
+  fd_ = retry_interrupted(
+      [&] { return file_system().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); });
   if (fd_ < 0) throw_file_error("write", path, errno);
   for (bool waits = false;; waits = true) {
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {

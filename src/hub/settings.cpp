@@ -66,11 +66,11 @@ fs::path usual_cache() {
 }
 
 Settings settings_of(const FetchOptions& options) {
-  Settings settings{.endpoint = options.endpoint.empty() ? usual_endpoint()
-                                                         : checked_endpoint(options.endpoint, "the endpoint"),
-                    .token = options.token ? *options.token : usual_token(),
-                    .cache = options.cache.empty() ? usual_cache() : options.cache,
-                    .offline = options.offline};
+  Settings settings{
+      .endpoint = options.endpoint.empty() ? usual_endpoint() : checked_endpoint(options.endpoint, "the endpoint"),
+      .token = options.token ? *options.token : usual_token(),
+      .cache = options.cache.empty() ? usual_cache() : options.cache,
+      .offline = options.offline};
   const std::string offline = lower(variable("HF_HUB_OFFLINE"));
   if (offline == "1" || offline == "true" || offline == "yes" || offline == "on") settings.offline = true;
   if (std::any_of(settings.token.begin(), settings.token.end(), [](char c) { return c <= 32 || c >= 127; }))
@@ -81,8 +81,7 @@ Settings settings_of(const FetchOptions& options) {
         "the token of the hub would travel to {} for everybody to read; name an https address, or set HF_TOKEN= and "
         "HF_HOME to a folder without a token",
         origin));
-  if (settings.cache.empty())
-    throw UsageError("there is no folder for models: set HF_HUB_CACHE to one, or HOME");
+  if (settings.cache.empty()) throw UsageError("there is no folder for models: set HF_HUB_CACHE to one, or HOME");
   return settings;
 }
 

@@ -60,9 +60,7 @@ std::map<fs::path, std::vector<fs::path>> packed_by_model() {
 StoredModel described(const fs::path& path, const std::map<fs::path, std::vector<fs::path>>& packed) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
-  StoredModel model{.name = model_name(path),
-                    .path = path,
-                    .format = is_folder ? "folder" : "GGUF"};
+  StoredModel model{.name = model_name(path), .path = path, .format = is_folder ? "folder" : "GGUF"};
   if (is_folder) {
     for (fs::directory_iterator it(path, ignored), end; !ignored && it != end; it.increment(ignored))
       if (it->is_regular_file()) model.files.push_back(it->path());

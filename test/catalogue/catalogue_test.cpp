@@ -417,6 +417,24 @@ TEST_F(CatalogueTest, ModelsAreResources) {
   EXPECT_EQ(call("model.list", {})["models"], Value(Value::Array()));
 }
 
+// Nobody can make a process fetch that was not told to; neither can somebody without the right where it was.
+TEST_F(CatalogueTest, FetchingIsOffByDefault) {
+  const Value input = Value::object({{"name", "hf:acme/tiny"}});
+  EXPECT_EQ(code_of([&] { call("model.fetch", input); }), "FETCH_DISABLED");
+  auto other = std::make_shared<Registry>();
+  const Catalogue open(other, {.may_fetch = true});
+  Exchange fetching(other);
+  const auto as = [&](const Identity& identity, const Value& value) {
+    return code_of([&] { fetching.call("model.fetch", value, {.identity = identity}); });
+  };
+  EXPECT_EQ(as({.id = "u"}, input), kAccessDenied);
+  EXPECT_EQ(as({.id = "u", .scopes = {"model:fetch"}}, input), kAccessDenied);
+  EXPECT_EQ(as({.id = "u", .scopes = {"model:fetch"}, .resources = {{"model:hf:acme/other", {"fetch"}}}}, input),
+            kAccessDenied);
+  EXPECT_EQ(as(other->owner(), Value::object({{"name", "https://example.invalid/a.gguf"}})), "USAGE_ERROR");
+  EXPECT_EQ(as(other->owner(), Value::object({{"name", "hf:../x"}})), "USAGE_ERROR");
+}
+
 // A file of weights is a resource of its own, for those who load models of it too.
 TEST_F(CatalogueTest, WeightsAreResources) {
   const std::string mine = (folder.path() / "mine.safetensors").string(),
