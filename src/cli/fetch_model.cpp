@@ -124,15 +124,20 @@ fs::path fetched_path(std::string_view text) {
 void refuse_bare_name(const fs::path& given) {
   const std::string text = given.string();
   std::error_code ignored;
-  if (std::count(text.begin(), text.end(), '/') != 1 || fs::exists(given, ignored)) return;
-  if (fs::is_directory(given.parent_path(), ignored)) return;  // a path with a slip
+  if (text.empty() || fs::exists(fs::symlink_status(given, ignored))) return;
+  const auto slashes = std::count(text.begin(), text.end(), '/');
+  if (slashes == 0 && !given.has_extension())
+    throw FileError(
+        fmt::format("{}: there is no such file or folder, and no model of this name here (weft models list shows those "
+                    "that are); hf:OWNER/NAME fetches one",
+                    quote(text)));
+  if (slashes != 1 || fs::is_directory(given.parent_path(), ignored)) return;  // a path with a slip
   try {
     const hub::ModelName name = hub::parse_model_name(text);
     if (name.address.empty())
       throw FileError(
-          fmt::format("{}: there is no such file or folder; a model of the hub is {} (fetched if it is not here; "
-                      "weft models fetch --dry-run tells its size)",
-                      text, name.to_string()));
+          fmt::format("{}: there is no such file or folder; if this is a model of the hub, write {}, which fetches it",
+                      quote(text), name.to_string()));
   } catch (const UsageError&) {  // not a name either: who opens the file tells what is wrong
   }
 }

@@ -18,7 +18,7 @@ hub::FetchedModel fetch_with_progress(const hub::ModelName& name, hub::FetchOpti
 /// The path of hf:OWNER/NAME or an address: of the model that the cache has, without the network, else of the one that is fetched.
 std::filesystem::path fetched_path(std::string_view text);
 
-/// FileError for OWNER/NAME that is not a path, which says how to fetch it.
+/// FileError for a word or OWNER/NAME that is not a path, which says how to find or fetch a model.
 void refuse_bare_name(const std::filesystem::path& given);
 
 void set_up_fetch(CLI::App& app, Action& action);

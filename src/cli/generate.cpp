@@ -108,6 +108,7 @@ int generate_by_language_model(const GenerateRequest& request) {
 
 int generate(GenerateRequest request) {
   request.prompt = prompt_of(request);
+  first_device(request.model.device);  // its error comes before that of a model that is not there
   request.model.path = model_path(request.model.path);
   if (is_language_model(request.model.path)) return generate_by_language_model(request);
   if (!request.for_language_models.empty())

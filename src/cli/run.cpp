@@ -82,6 +82,7 @@ int converse(const ScriptRequest& request) {
   int code = kOk;
   for (;;) {
     std::string line;
+    bool is_last = false;
     if (editor) {
       const TypedLine typed = editor->read(text.empty() ? "> " : "... ");
       if (typed.kind == TypedLine::Kind::end) return kOk;
@@ -93,14 +94,16 @@ int converse(const ScriptRequest& request) {
     } else {
       int c = 0;
       while ((c = std::getc(stdin)) != EOF && c != '\n') line += static_cast<char>(c);
-      if (c == EOF && line.empty()) return code;
+      if (c == EOF && line.empty() && text.empty()) return code;
+      is_last = c == EOF;
     }
     text += (text.empty() ? "" : "\n") + line;
     if (text.find_first_not_of(" \t\n") == std::string::npos) {
       text.clear();
       continue;
     }
-    if (isolate.is_incomplete(text)) continue;
+    if (!is_last && isolate.is_incomplete(text))
+      continue;  // at the end of the input nothing completes it: an error says so
     StopOnInterrupt interrupt;
     const std::stop_callback stop(interrupt.token(), [&] { isolate.stop(); });
     const script::Result result = isolate.evaluate(text);

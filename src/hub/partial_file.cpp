@@ -75,7 +75,8 @@ void PartialFile::append(std::span<const std::byte> bytes) {
 }
 
 void PartialFile::clear() {
-  if (file_system().ftruncate(fd_, 0) != 0) throw_file_error("empty", partial_, errno);
+  if (retry_interrupted([&] { return file_system().ftruncate(fd_, 0); }) != 0)
+    throw_file_error("empty", partial_, errno);
   size_ = 0;
   hash_ = Sha256();
 }
@@ -88,8 +89,9 @@ std::string PartialFile::beginning(std::size_t bytes) const {
 }
 
 void PartialFile::finish() {
-  if (file_system().fsync(fd_) != 0) throw_file_error("save", partial_, errno);
-  if (file_system().rename(partial_.c_str(), path_.c_str()) != 0) throw_file_error("rename", partial_, errno);
+  if (retry_interrupted([&] { return file_system().fsync(fd_); }) != 0) throw_file_error("save", partial_, errno);
+  if (retry_interrupted([&] { return file_system().rename(partial_.c_str(), path_.c_str()); }) != 0)
+    throw_file_error("rename", partial_, errno);
   if (const int error = sync_folder(folder_of(path_)); error != 0) throw_file_error("save the folder of", path_, error);
 }
 

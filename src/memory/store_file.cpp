@@ -34,6 +34,18 @@ std::vector<float> floats_of(std::span<const std::byte> bytes) {
   return row;
 }
 
+[[noreturn]] void refuse_file(const fs::path& path, std::string_view fact) {
+  throw FileError(fmt::format("{}: {}; give a file that a memory was saved in", path.string(), fact));
+}
+
+/// FileError for a file that is not a memory.
+metatensor::File open_file(const fs::path& path) {
+  metatensor::File file = metatensor::File::open(path);
+  const auto format = file.metadata().find(kFormatKey);
+  if (format == file.metadata().end() || format->second != "1") refuse_file(path, "it is not a memory of version 1");
+  return file;
+}
+
 }  // namespace
 
 /// What is in a file and its journal.
@@ -83,12 +95,8 @@ std::uint64_t StoreFile::State::save(const Store& store, const fs::path& path, s
 }
 
 LoadedStore StoreFile::State::load(const fs::path& path) {
-  const metatensor::File file = metatensor::File::open(path);
-  const auto refuse = [&](std::string_view fact) {
-    throw FileError(fmt::format("{}: {}; give a file that a memory was saved in", path.string(), fact));
-  };
-  const auto format = file.metadata().find(kFormatKey);
-  if (format == file.metadata().end() || format->second != "1") refuse("it is not a memory of version 1");
+  const metatensor::File file = open_file(path);
+  const auto refuse = [&](std::string_view fact) { refuse_file(path, fact); };
   const metatensor::Node *const embeddings = file.schema().find("embeddings"), *const entries =
                                                                                    file.schema().find("entries");
   if (!embeddings || embeddings->kind != metatensor::Kind::flat || embeddings->dtype != DType::f32 ||
@@ -145,6 +153,8 @@ StoreFile StoreFile::open(const fs::path& path, std::optional<Extent> width) {
       throw FileError(
           fmt::format("{}: there is no such file; give the width of the embeddings to make one", path.string()));
     Store(*width).save(path);
+  } else {
+    open_file(path);  // a file of another kind gets no journal
   }
   auto journal = std::make_unique<AppendFile>(journal_path(path));  // from here on nobody else appends
   LoadedStore loaded = State::load(path);

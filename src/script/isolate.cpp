@@ -156,8 +156,10 @@ Isolate::~Isolate() = default;
 Result Isolate::run(const fs::path& file) {
   std::error_code error;
   const fs::path real = fs::canonical(file, error);
-  if (error || !fs::is_regular_file(real))
-    throw FileError(fmt::format("{}: there is no such file", quote(file.string())));
+  if (error) throw FileError(fmt::format("{}: there is no such file", quote(file.string())));
+  if (!fs::is_regular_file(real))
+    throw FileError(fmt::format("{}: it is {}; name a file", quote(file.string()),
+                                fs::is_directory(real) ? "a folder" : "not a regular file"));
   Engine& engine = state_->engine;
   engine.module_roots.push_back(real.parent_path());
   return state_->guarded([&](Result&) { state_->run_module(module_source(engine, real), real.string()); });

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <tuple>
 
 #include "base/file.hpp"
@@ -321,7 +322,15 @@ class Run {
 }  // namespace
 
 TrainResult train_text(const TrainRequest& request, std::span<Observer* const> observers, const std::stop_token& stop) {
-  return Run(request, observers, stop)();
+  std::error_code ignored;
+  const bool is_new = !std::filesystem::exists(request.out, ignored);
+  try {
+    return Run(request, observers, stop)();
+  } catch (...) {
+    if (is_new)
+      std::filesystem::remove(request.out, ignored);  // only if it is empty: the run was refused before it began
+    throw;
+  }
 }
 
 }  // namespace weft::train

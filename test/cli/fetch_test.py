@@ -538,11 +538,39 @@ class Using(FetchTest):
     def test_a_bare_name_says_how_to_fetch(self):
         for command in (["chat", "acme/tiny", "x"], ["inspect", "acme/tiny"], ["perplexity", "acme/tiny", "--file", __file__]):
             error = self.weft(*command, code=FILE).stderr
-            self.assertIn("a model of the hub is hf:acme/tiny", error)
+            self.assertIn("if this is a model of the hub, write hf:acme/tiny", error)
         self.assertEqual(self.hub.requests, [])
+        self.assertIn("no model of this name here", self.weft("chat", "tiny", "x", code=FILE).stderr)
         # A slip in a path is not a model.
         (self.folder / "here").mkdir()
         self.assertNotIn("hub", self.weft("inspect", self.folder / "here" / "tinny", code=FILE).stderr)
+
+    def test_as_an_operation(self):
+        given = json.dumps({"name": "hf:acme/tiny"})
+        made = json.loads(self.weft("operations", "call", "model.fetch", "--input", given).stdout)
+        self.assertEqual(made["path"], str(self.snapshot()))
+        self.assertGreater(made["fetched_bytes"], 0)
+        refused = self.weft("operations", "call", "model.fetch", "--input", json.dumps({"name": self.cdn.url + "/a.gguf"}), code=USAGE)
+        self.assertIn("not an address", refused.stderr)
+        # A script has no network unless it is granted one, and this operation is not a way around that.
+        script = self.folder / "fetch.js"
+        script.write_text('import { operations } from "weft"; try { await operations.call("model.fetch", ' + given + '); } catch (error) { console.log(String(error)); }')
+        count = len(self.hub.requests)
+        self.assertIn("FETCH_DISABLED", self.weft("run", script, "--allow-operations", "model.fetch").stdout)
+        self.assertEqual(len(self.hub.requests), count)
+
+    def test_a_name_served(self):
+        serving = subprocess.Popen([WEFT, "serve", "hf:acme/tiny", "--port", "0"], env=self.environment(), stderr=subprocess.PIPE, text=True)
+        try:
+            for line in serving.stderr:
+                if line.startswith("serving "):
+                    self.assertRegex(line, "^serving acme/tiny on http://")
+                    break
+            else:
+                self.fail("the server ended")
+        finally:
+            serving.terminate()
+            serving.communicate(timeout=60)
 
     def test_list_storage_and_remove(self):
         self.fetch("acme/tiny")

@@ -61,6 +61,12 @@ class Memory(unittest.TestCase):
         self.weft("add", "n.metatensor", self.model, "--text", "w1", "--metadata", "3", code=2)
         self.assertFalse((self.root / "n.metatensor").exists())
         self.assertIn("not a memory", self.weft("list", self.model / "model.safetensors", code=3))
+        # A file of another kind gets no journal.
+        for name, content in (("text.txt", b"a text that is not a memory\n"), ("copy.safetensors", (self.model / "model.safetensors").read_bytes())):
+            (self.root / name).write_bytes(content)
+            self.weft("add", name, self.model, "--text", "w1", code=3)
+            self.assertEqual((self.root / name).read_bytes(), content)
+            self.assertFalse((self.root / (name + ".journal")).exists())
 
 
 if __name__ == "__main__":

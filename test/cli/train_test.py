@@ -268,6 +268,11 @@ class Training(CliTest):
         result = self.begin("--steps", 2, out=self.folder / "wide")
         self.assert_code(result, FILE)
         self.assertIn("iconv -f utf-16", result.stderr)
+        # A run that was refused before it began leaves no folder, and takes none away.
+        self.assertFalse((self.folder / "wide").exists())
+        (self.folder / "mine").mkdir()
+        self.assert_code(self.begin("--steps", 2, out=self.folder / "mine"), FILE)
+        self.assertTrue((self.folder / "mine").is_dir())
 
     def test_quiet_says_nothing(self):
         result = self.begin("--steps", 3, "--quiet")

@@ -114,6 +114,17 @@ class Repl(unittest.TestCase):
         self.assertEqual(ran.stdout.splitlines(), ["[2, 3]  f32 [2]", "42", "Float32Array [3]", '"31"', "{ a: 1 }"])
         self.assertIn("ReferenceError", ran.stderr)
 
+    def test_the_end_of_the_input_ends_a_statement(self):
+        ran = weft("repl", "--device", "cpu", text="1 + 1\n[2,\n3")
+        self.assertEqual(ran.stdout, "2\n")
+        self.assertIn("SyntaxError", ran.stderr)
+        self.assertNotEqual(ran.returncode, 0)
+
+    def test_a_folder_is_not_a_script(self):
+        ran = weft("run", "/")
+        self.assertEqual(ran.returncode, 3)
+        self.assertIn("it is a folder", ran.stderr)
+
 
 if __name__ == "__main__":
     WEFT = sys.argv.pop(1)
