@@ -100,7 +100,8 @@ void set_up_convert(CLI::App& app, Action& action) {
       "GGUF becomes text in safetensors and comes back as it was. Blocks become F32, and so do norms and biases in "
       "GGUF; other types stay.\n"
       "A metatensor file keeps all types, blocks too.");
-  app.add_option("in", r.in, "a GGUF, safetensors or metatensor file, or a Hugging Face folder")->required();
+  app.add_option("in", r.in, std::string("a GGUF, safetensors or metatensor file, or a Hugging Face folder") + kOrName)
+      ->required();
   app.add_option("out", r.out, "the file to write, whose name ends in .gguf, .safetensors or .metatensor, or a folder")
       ->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");

@@ -367,10 +367,13 @@ int inspect(InspectRequest request) {
 void set_up_inspect(CLI::App& app, Action& action) {
   auto request = std::make_shared<InspectRequest>();
   InspectRequest& r = *request;
-  app.add_option("model", r.path,
-                 "a GGUF file (any part of a split one), a safetensors or metatensor file, a Hugging Face folder, a "
-                 "model of ONNX, or a "
-                 "checkpoint or run of weft train")
+  app.add_option(
+         "model", r.path,
+         std::string(
+             "a GGUF file (any part of a split one), a safetensors or metatensor file, a Hugging Face folder, a "
+             "model of ONNX, or a "
+             "checkpoint or run of weft train") +
+             kOrName)
       ->required();
   app.add_flag("--json", r.json, "for machines");
   app.add_flag("--full", r.full, "print long arrays and texts of the metadata in full");

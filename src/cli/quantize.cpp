@@ -111,7 +111,7 @@ void set_up_quantize(CLI::App& app, Action& action) {
       "and Q5_K mean the M of each). The output matrix gets Q6_K at least. With --pure all matrices get one type.\n"
       "Vectors, norms and other small tensors keep their types. If rows do not divide into blocks of 256, their\n"
       "tensor gets a type with blocks of 32, or else F16.");
-  app.add_option("in", r.in, "a GGUF file")->required();
+  app.add_option("in", r.in, std::string("a GGUF file") + kOrName)->required();
   app.add_option("out", r.out, "the GGUF file to write")->required();
   app.add_option("--type", r.type, io::mixture_list())->required();
   app.add_option("--tensor-type", r.tensor_types,

@@ -60,8 +60,10 @@ void set_up_speak(CLI::App& app, Action& action) {
   auto request = std::make_shared<SpeakRequest>();
   SpeakRequest& r = *request;
   app.footer("docs/speech.md describes voices and options.");
-  app.add_option("model", r.model.path,
-                 "folder of a VITS voice (config.json, vocab.json, safetensors), or a voice of Piper (.onnx)")
+  app.add_option(
+         "model", r.model.path,
+         std::string("folder of a VITS voice (config.json, vocab.json, safetensors), or a voice of Piper (.onnx)") +
+             kOrName)
       ->required();
   app.add_option("text", r.text, "what to say");
   app.add_option("-f,--file", r.file, "read the text from a file; - is standard input");

@@ -149,7 +149,10 @@ void set_up_tokenize(CLI::App& app, Action& action) {
   auto request = std::make_shared<TokenizeRequest>();
   TokenizeRequest& r = *request;
   app.add_option("text", r.text, "text to cut into tokens; without it and --file, standard input");
-  app.add_option("--model", r.model, "a tokenizer.json, a folder that holds one, or a GGUF file")->required();
+  app.add_option(
+         "--model", r.model,
+         "a tokenizer.json, a folder that holds one, or a GGUF file; hf:OWNER/NAME:tokenizer.json fetches it alone")
+      ->required();
   app.add_option("--file", r.file, "read the text from a file; - is standard input");
   app.add_flag("--ids", r.ids, "print ids only, on one line");
   app.add_flag("--pieces", r.pieces, "print pieces only, one a line");

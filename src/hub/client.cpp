@@ -116,8 +116,9 @@ HttpReply Client::persist(const std::string& what, const std::function<HttpReply
     const bool may_help = may_pass(reply) || (ever_got_bytes && may_come_back(reply));
     if (!may_help || failures >= options_.retries) {
       if (reply.ending == Ending::whole && !may_help) return reply;  // its caller knows what the status means
-      if (failures > 0) reply.fault = fmt::format("{} (after {} attempts)", fault_of(reply, options_), failures + 1);
-      refuse(what, reply);
+      throw FileError(fmt::format("{}: {}{}{}", what, fault_of(reply, options_),
+                                  failures > 0 ? fmt::format(" (after {} attempts)", failures + 1) : "",
+                                  may_pass(reply) ? "; what came is kept: run the command again later" : ""));
     }
     const double asked = asked_wait(reply);
     const double seconds = asked > 0 ? asked : std::min(kFirstWait * std::exp2(failures), kWaitMax);
@@ -127,12 +128,6 @@ HttpReply Client::persist(const std::string& what, const std::function<HttpReply
                                     failures + 1, options_.retries + 1, seconds));
     wait(seconds);
   }
-}
-
-void Client::refuse(const std::string& what, const HttpReply& reply) const {
-  const bool has_text = reply.fault.ends_with("attempts)");
-  throw FileError(fmt::format("{}: {}{}", what, has_text ? reply.fault : fault_of(reply, options_),
-                              may_pass(reply) ? "; what came is kept: run the command again later" : ""));
 }
 
 void Client::wait(double seconds) const {

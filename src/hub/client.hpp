@@ -38,7 +38,6 @@ class Client {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const HttpReply& reply) const;
   void wait(double seconds) const;
 
   const Settings& settings_;

@@ -211,7 +211,7 @@ class HubModel {
 
   void fetch_file(const ListedFile& file, const std::function<void(std::uint64_t)>& on_bytes) {
     client_.check_stop();
-    std::error_code ignored;
+    if (is_here(file)) return link(file);
     make_folders(folder_ / "blobs");
     const FileLock lock(settings_.cache / ".locks" / folder_.filename() / (file.blob + ".lock"), options_.stop, [&] {
       if (options_.on_delay) options_.on_delay(fmt::format("{}: another program fetches it; waiting", what(file)));
@@ -287,7 +287,10 @@ class AddressedFile {
     PlannedFile file{.name = path_.filename().string(), .bytes = size_of_file(path_), .is_weights = true};
     file.is_here = file.bytes > 0;
     if (!file.is_here) {
-      const HttpReply reply = client_.get({.address = name_.address, .only_headers = true});
+      const HttpReply reply = client_.persist(
+          name_.address, [&](bool&) { return client_.get({.address = name_.address, .only_headers = true}); });
+      if (reply.status == 404 || reply.status == 410)  // others may refuse this request, and not the one for the file
+        throw FileError(fmt::format("{}: the server answered {}: there is no such file", name_.address, reply.status));
       const std::string size = reply.header("content-length");
       if (reply.status == 200 && size.size() < 16 && !size.empty() &&
           size.find_first_not_of("0123456789") == std::string::npos)

@@ -6,7 +6,8 @@ namespace weft::hub {
 namespace {
 
 [[noreturn]] void refuse_in_browser(const ModelName& name) {
-  throw FileError(name.to_string() + ": this build fetches no models; let the page fetch the file, and load it from there");
+  throw FileError(name.to_string() +
+                  ": this build fetches no models; let the page fetch the file, and load it from there");
 }
 
 }  // namespace

@@ -501,6 +501,10 @@ class Addresses(FetchTest):
                                   ("hf:a/b:../x", "after the colon"), ("hf:a--b/c", "not the name"), ("ftp://example.invalid/a.gguf", "after the colon")):
             with self.subTest(address=address):
                 self.assertIn(expected, self.fetch(address, code=USAGE).stderr)
+        for arguments in ([], ["--dry-run"]):
+            self.assertIn("there is no such file", self.fetch(self.cdn.url + "/files/none.gguf", *arguments, code=FILE).stderr)
+            self.assertIn("is the network up", self.fetch("https://no-such-host.invalid/a.gguf", *arguments, code=FILE).stderr)
+        self.cdn.requests.clear()
         self.assertIn("64 hexadecimal digits", self.fetch(self.address, "--sha256", "abc", code=USAGE).stderr)
         self.assertIn("--retries -1", self.fetch(self.address, "--retries", "-1", code=USAGE).stderr)
         self.assertIn("--timeout 0", self.fetch(self.address, "--timeout", "0", code=USAGE).stderr)
