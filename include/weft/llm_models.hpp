@@ -16,10 +16,10 @@ namespace weft::llm {
 struct StoredModel {
   std::string name;  ///< as `model_name` gives it
   std::filesystem::path path;
-  std::string format;  ///< "GGUF" or "folder"
-  std::string family;  ///< architecture, as the file names it
-  std::string type;    ///< of most bytes of weights
-  Extent parameters = 0, context = 0;
+  std::string format;                        ///< "GGUF" or "folder"
+  std::string family;                        ///< architecture, as the file names it
+  std::string type;                          ///< of most bytes of weights
+  Extent parameters = 0, context = 0;        ///< context 0: not a language model, but one of speech, voices or images
   std::uint64_t bytes = 0;                   ///< of its files
   std::uint64_t packed_bytes = 0;            ///< of its packed weights in the cache folder
   std::vector<std::filesystem::path> files;  ///< its own, and the packed ones

@@ -36,7 +36,7 @@ std::vector<fs::path> folders_of(const ModelsRequest& request) {
 
 /// "fits in 312.4 MB", "needs 9120.3 MB", or why that is not known.
 std::string fit_text(const llm::StoredModel& model, const ModelsRequest& request, OrderedJson& json) {
-  if (!model.problem.empty()) return "";
+  if (!model.problem.empty() || model.context == 0) return "";  // damaged, or not a language model
   try {
     const llm::FitReport report =
         llm::fit(model.path, {.context = request.context,
@@ -80,8 +80,9 @@ int list_models(const ModelsRequest& request) {
                      {"problem", model.problem.empty() ? OrderedJson(nullptr) : OrderedJson(model.problem)}};
     const std::string fits = request.fit ? fit_text(model, request, json) : "";
     all.push_back(std::move(json));
-    text += fmt::format("{:<{}}  {:>12}  {:<6}  {:<12}  {:<8}  context {:<7}{}\n", model.name, width,
-                        megabytes(model.bytes), model.format, model.family, model.type, model.context,
+    text += fmt::format("{:<{}}  {:>12}  {:<6}  {:<12}  {:<8}{}{}\n", model.name, width, megabytes(model.bytes),
+                        model.format, model.family, model.type,
+                        model.context > 0 ? fmt::format("  context {}", model.context) : "",
                         fits.empty() ? "" : "  " + fits);
     if (!model.problem.empty()) text += fmt::format("{:{}}  {}\n", "", width, model.problem);
   }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/cache_folder.hpp"
+#include "base/json.hpp"
 #include "base/quote.hpp"
 #include "hub/cache.hpp"
 #include "hub/settings.hpp"
@@ -50,6 +51,16 @@ bool is_later_part(const std::string& stem) {
   return end[0] == '-' && are_digits(1) && end.substr(6, 4) == "-of-" && are_digits(10) && end.substr(1, 5) != "00001";
 }
 
+/// The model_type of a folder that holds speech, a voice, or a tower for images, which other commands load; else empty.
+std::string other_kind(const fs::path& folder) {
+  const Json config = read_json_file(folder / "config.json");
+  if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) return "";
+  const std::string type = config["model_type"];
+  for (const std::string_view other : {"whisper", "vits", "clip", "siglip", "vit"})
+    if (type == other) return type;
+  return "";
+}
+
 /// Packed files by the model that they were made of.
 std::map<fs::path, std::vector<fs::path>> packed_by_model() {
   std::map<fs::path, std::vector<fs::path>> packed;
@@ -85,6 +96,9 @@ StoredModel described(const fs::path& path, const std::map<fs::path, std::vector
       model.family = "mmproj";
     } else {
       const TensorNames names(source);
+      if (std::string other = is_folder ? other_kind(path) : std::string(); !other.empty()) {
+      model.family = std::move(other);
+    } else {
       const ModelConfig config = read_config(source, names);
       model.family = config.architecture;
       model.context = config.context;

@@ -392,6 +392,18 @@ class Convert(ModelFiles):
         self.assertTrue((shelf / "bad.gguf").exists())
         self.assertIn("there is no such folder", models("list", self.folder / "none", code=FILE))
 
+    def test_models_of_other_kinds_are_not_broken(self):
+        shelf = self.folder / "senses"
+        for kind in ("whisper", "vits", "clip", "siglip", "vit", "nonsense"):
+            (shelf / kind).mkdir(parents=True)
+            (shelf / kind / "config.json").write_text(json.dumps({"model_type": kind}))
+            write_safetensors(shelf / kind / "model.safetensors", {"w": ("F32", [2], floats(2))})
+        models = {m["name"]: m for m in json.loads(self.run_ok("models", "list", shelf, "--json", "--fit"))}
+        self.assertEqual({name: m["family"] for name, m in models.items() if m["problem"] is None},
+                         {kind: kind for kind in ("whisper", "vits", "clip", "siglip", "vit")})
+        self.assertIsNotNone(models["nonsense"]["problem"])
+        self.assertNotIn("missing", self.run_ok("models", "list", shelf / "whisper"))
+
     def test_models_are_found_by_name(self):
         (self.folder / "shelf").mkdir()
         tiny_model.put_model(self.folder / "shelf" / "tiny-one", context=64)
