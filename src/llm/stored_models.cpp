@@ -56,7 +56,7 @@ std::string other_kind(const fs::path& folder) {
   const Json config = read_json_file(folder / "config.json");
   if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) return "";
   const std::string type = config["model_type"];
-  for (const std::string_view other : {"whisper", "vits", "clip", "siglip", "vit"})
+  for (const std::string_view other : {"whisper", "wav2vec2", "hubert", "vits", "clip", "siglip", "vit"})
     if (type == other) return type;
   return "";
 }
@@ -94,11 +94,10 @@ StoredModel described(const fs::path& path, const std::map<fs::path, std::vector
     if (most != by_type.end()) model.type = most->first;
     if (source.gguf() && detail::is_mmproj(source.gguf()->metadata())) {
       model.family = "mmproj";
-    } else {
-      const TensorNames names(source);
-      if (std::string other = is_folder ? other_kind(path) : std::string(); !other.empty()) {
+    } else if (std::string other = is_folder ? other_kind(path) : std::string(); !other.empty()) {
       model.family = std::move(other);
     } else {
+      const TensorNames names(source);
       const ModelConfig config = read_config(source, names);
       model.family = config.architecture;
       model.context = config.context;
