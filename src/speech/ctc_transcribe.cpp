@@ -66,11 +66,12 @@ Transcript transcribe_by_ctc(detail::CtcEngine& engine, const audio::Sound& soun
 
   std::vector<float> samples = ctc_samples(c, sound);
   if (options.speech) silence_outside(samples, *options.speech);
-  const auto is_speech = [&](Extent frame) {
+  std::size_t next_span = 0;
+  const auto is_speech = [&](Extent frame) {  // of frames that come one after the other
+    if (!options.speech) return true;
     const double at = static_cast<double>(frame) * seconds_per_frame;
-    return !options.speech || std::any_of(options.speech->begin(), options.speech->end(), [&](const Span& span) {
-      return at + seconds_per_frame > span.begin && at < span.end;
-    });
+    while (next_span < options.speech->size() && (*options.speech)[next_span].end <= at) ++next_span;
+    return next_span < options.speech->size() && at + seconds_per_frame > (*options.speech)[next_span].begin;
   };
   const auto size = static_cast<Extent>(samples.size());
   const Extent margin = frames_of(kMarginSeconds),

@@ -65,12 +65,17 @@ class Transcription {
   }
 
  private:
-  /// The first frame of speech from one on.
-  Extent next_speech(Extent at) const {
+  /// The first frame of speech from one on; frames are asked for in their order.
+  Extent next_speech(Extent at) {
     if (!options_.speech) return at;
-    for (const Span& span : *options_.speech)
-      if (static_cast<Extent>(std::ceil(span.end * kFramesPerSecond)) > at)
-        return std::max(at, static_cast<Extent>(span.begin * kFramesPerSecond));
+    const auto frame = [&](double seconds) {
+      return std::min(seconds * kFramesPerSecond, static_cast<double>(mel_.content()));
+    };
+    for (; next_span_ < options_.speech->size(); ++next_span_) {
+      const Span& span = (*options_.speech)[next_span_];
+      if (std::ceil(frame(span.end)) > static_cast<double>(at))
+        return std::max(at, static_cast<Extent>(frame(span.begin)));
+    }
     return mel_.content();
   }
 
@@ -210,6 +215,7 @@ class Transcription {
   Transcript result_;
   std::vector<std::int32_t> start_, context_;
   std::optional<WordTimes> word_times_;
+  std::size_t next_span_ = 0;
   Extent encoded_ = -1;  // where the window begins that the engine has read
   std::uint64_t draws_ = 0;
 };

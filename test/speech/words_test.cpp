@@ -224,6 +224,8 @@ TEST(Words, OnlySpeechIsHeard) {
   const Transcript same = model.transcribe(sound, options);
   EXPECT_EQ(same.segments.front().tokens, heard.segments.front().tokens);
   EXPECT_EQ(same.segments.front().begin, heard.segments.front().begin);
+  options.speech = {{{1.2, 1e300}}};  // longer than the sound
+  EXPECT_EQ(model.transcribe(sound, options).segments.size(), same.segments.size());
   options.speech.emplace();  // no speech at all
   EXPECT_TRUE(model.transcribe(sound, options).segments.empty());
   options.speech = {{{1, 2}, {1.5, 3}}};
