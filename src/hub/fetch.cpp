@@ -1,19 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <map>
 
-#include "base/cache_folder.hpp"
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "base/processors.hpp"
 #include "base/quote.hpp"
-#include "base/xxh64.hpp"
+#include "hub/addressed_file.hpp"
 #include "hub/cache.hpp"
 #include "hub/client.hpp"
 #include "hub/download.hpp"
 #include "hub/listing.hpp"
+#include "hub/meter.hpp"
 #include "hub/names.hpp"
 #include "hub/partial_file.hpp"
 #include "weft/error.hpp"
@@ -24,60 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kListBytesMax = std::uint64_t{64} << 20, kIndexBytesMax = std::uint64_t{64} << 20;
-constexpr std::uint64_t kRoomLeft = 16'000'000;  // on the disk, beside the files
 constexpr std::size_t kNearMax = 5;
-
-std::uint64_t size_of_file(const fs::path& path) {
-  std::error_code error;
-  const std::uint64_t bytes = fs::file_size(path, error);
-  return error ? 0 : bytes;
-}
-
-/// Of the disk that holds a folder, which need not exist yet. 0 if the system does not tell.
-std::uint64_t free_on_disk(fs::path place) {
-  std::error_code error;
-  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
-  const fs::space_info space = fs::space(place.empty() ? fs::path(".") : place, error);
-  return error ? 0 : space.available;
-}
-
-void check_room(const fs::path& folder, std::uint64_t needed, std::string_view variable) {
-  const std::uint64_t room = free_on_disk(folder);
-  if (room == 0 || needed == 0 || needed + kRoomLeft <= room) return;
-  throw FileError(
-      fmt::format("{} are to be fetched, but the disk of '{}' has {} free; make room, or set {} to a folder on "
-                  "another disk",
-                  bytes_text(needed), folder.string(), bytes_text(room), variable));
-}
-
-/// Bytes per second over the last seconds, and calls of `on_progress` that are not too many.
-class Meter {
- public:
-  Meter(const FetchOptions& options, std::uint64_t total) : options_(options), total_(total) {}
-
-  void show(const std::string& file, std::uint64_t done) {
-    if (!options_.on_progress) return;
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    if (started_ && seconds < 0.2 && done < total_) return;
-    if (started_ && seconds > 0 && done > done_) {
-      const double rate = static_cast<double>(done - done_) / seconds;
-      const double weight = std::min(1.0, seconds / 2);
-      rate_ = rate_ > 0 ? rate_ + weight * (rate - rate_) : rate;
-    }
-    started_ = true;
-    last_ = now;
-    done_ = done;
-    options_.on_progress({.file = file, .done = done, .total = std::max(total_, done), .bytes_per_second = rate_});
-  }
-
- private:
-  const FetchOptions& options_;
-  std::uint64_t total_, done_ = 0;
-  bool started_ = false;
-  double rate_ = 0;
-  std::chrono::steady_clock::time_point last_;
-};
 
 /// A model of the hub.
 class HubModel {
@@ -261,112 +206,6 @@ class HubModel {
   Listing listing_;
   Chosen chosen_;
   std::uint64_t fetched_ = 0;
-};
-
-/// One file at an address.
-class AddressedFile {
- public:
-  AddressedFile(const ModelName& name, const Settings& settings, const FetchOptions& options)
-      : name_(name), options_(options), client_(settings, options), path_(place(name)) {
-    if (path_.empty()) throw UsageError("there is no folder for models: set WEFT_CACHE_DIR to one, or HOME");
-  }
-
-  static fs::path place(const ModelName& name) {
-    const fs::path cache = default_cache_folder();
-    if (cache.empty()) return {};
-    const std::string address = name.address.substr(0, name.address.find('#'));
-    const std::string path = address.substr(0, address.find('?'));
-    std::string host = origin_of(address).substr(origin_of(address).find("://") + 3);
-    std::replace_if(
-        host.begin(), host.end(), [](char c) { return c == ':' || c == '[' || c == ']'; }, '_');
-    return cache / "models" / fmt::format("{}-{:016x}", host, xxh64(address)) / path.substr(path.rfind('/') + 1);
-  }
-
-  FetchPlan plan() {
-    FetchPlan plan{.name = name_, .path = path_};
-    PlannedFile file{.name = path_.filename().string(), .bytes = size_of_file(path_), .is_weights = true};
-    file.is_here = file.bytes > 0;
-    if (!file.is_here) {
-      const HttpReply reply = client_.persist(
-          name_.address, [&](bool&) { return client_.get({.address = name_.address, .only_headers = true}); });
-      if (reply.status == 404 || reply.status == 410)  // others may refuse this request, and not the one for the file
-        throw FileError(fmt::format("{}: the server answered {}: there is no such file", name_.address, reply.status));
-      const std::string size = reply.header("content-length");
-      if (reply.status == 200 && size.size() < 16 && !size.empty() &&
-          size.find_first_not_of("0123456789") == std::string::npos)
-        file.bytes = std::stoull(size);
-      plan.missing_bytes = file.bytes;
-    }
-    plan.bytes = plan.weight_bytes = file.bytes;
-    plan.files = {std::move(file)};
-    plan.disk_free = free_on_disk(path_.parent_path());
-    plan.memory_free = free_memory();
-    return plan;
-  }
-
-  FetchedModel run() {
-    const FetchPlan plan = this->plan();
-    if (options_.on_plan) options_.on_plan(plan);
-    const fs::path folder = path_.parent_path();
-    make_folders(folder);
-    const FileLock lock(path_.string() + ".lock", options_.stop, [&] {
-      if (options_.on_delay) options_.on_delay(fmt::format("{}: another program fetches it; waiting", name_.address));
-    });
-    client_.check_stop();
-    FetchedModel model{.path = path_};
-    if (std::error_code ignored; fs::exists(path_, ignored)) {
-      check_hash();
-      model.bytes = size_of_file(path_);
-      return model;
-    }
-    const fs::path source = path_.string() + ".source";
-    Meter meter(options_, plan.bytes);
-    model.fetched_bytes = download(
-        client_, {.what = name_.address,
-                  .address = name_.address,
-                  .path = path_,
-                  .sha256 = options_.sha256,
-                  .validator = validator_in(source),
-                  .is_gguf = true,
-                  .on_bytes = [&](std::uint64_t bytes) { meter.show(path_.filename().string(), bytes); },
-                  .on_head =
-                      [&](std::uint64_t bytes, const std::string& validator) {
-                        check_room(folder, bytes - std::min(bytes, size_of_file(path_.string() + ".incomplete")),
-                                   "WEFT_CACHE_DIR");
-                        write_file_atomically(source, Json{{"address", name_.address}, {"etag", validator}}.dump());
-                      }});
-    model.bytes = size_of_file(path_);
-    return model;
-  }
-
- private:
-  static std::string validator_in(const fs::path& source) {
-    std::error_code ignored;
-    if (!fs::exists(source, ignored)) return "";
-    try {
-      const Json json = read_json_file(source, {.max_bytes = 1 << 20});
-      const std::string tag = json.is_object() && json.contains("etag") && json["etag"].is_string() ? json["etag"] : "";
-      return tag.find_first_of("\r\n") == std::string::npos ? tag : "";
-    } catch (const FileError&) {
-      return "";
-    }
-  }
-
-  void check_hash() const {
-    if (options_.sha256.empty()) return;
-    const MappedFile file(path_);
-    Sha256 hash;
-    hash.add(file.bytes());
-    if (const std::string found = hash.finish(); found != lower(options_.sha256))
-      throw FileError(
-          fmt::format("{}: the SHA-256 of the file that is here is {}, and should be {}; remove it, and fetch it again",
-                      path_.string(), found, lower(options_.sha256)));
-  }
-
-  const ModelName& name_;
-  const FetchOptions& options_;
-  Client client_;
-  fs::path path_;
 };
 
 template <class Result, class Work>

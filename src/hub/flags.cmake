@@ -2,7 +2,7 @@
 # the header models that are here are found, and a fetch is an error.
 option(WEFT_CURL "Fetch models with libcurl" ON)
 if(CMAKE_SYSTEM_NAME STREQUAL "WASI")
-  list(FILTER sources EXCLUDE REGEX "/(client|curl|download|fetch|http|partial_file)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(addressed_file|client|curl|download|fetch|http|meter|partial_file)\\.cpp$")
 else()
   list(FILTER sources EXCLUDE REGEX "/fetch_wasi\\.cpp$")
   if(WEFT_CURL)

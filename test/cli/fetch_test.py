@@ -475,6 +475,7 @@ class Addresses(FetchTest):
         self.assertEqual(len(self.cdn.seen("/files/")), count)
         self.assertIn("the file that is here", self.fetch(self.address, "--sha256", "0" * 64, code=FILE).stderr)
         self.assertNotIn("Authorization", self.cdn.requests[0].headers)
+        self.assertNotIn("download=1", (self.place().parent / "small.gguf.source").read_text())  # a query may hold secrets
 
     def test_a_part_goes_on_only_if_the_file_is_the_same(self):
         tag = {"ETag": '"one"'}
