@@ -46,18 +46,22 @@ struct CacheAttentionOptions {
   Extent window = 0;    ///< most keys that a query sees, its own included; 0: all
   double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: no cap
   Extent ring = 0;      ///< rows of a sequence, which its positions use in turn; at least the window. 0: no ring
+  Tensor sinks = {};    ///< f32 [H], a logit of each head that takes weight and has no value; undefined: none
+  Tensor slopes = {};   ///< f32 [H], of each head: what a score loses for each position between query and key; undefined: none
 };
 /// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows first[t] .. first[t]
 /// + length[t] - 1, or the last `window` of them. With a ring, position p of a sequence is in row first[t] + p % ring, and a
 /// query sees positions up to length[t] - 1. The work depends on these lengths, not on the cache's size. A query with length 0
 /// (padding) gives zeros. If there are fewer key heads than query heads, neighbouring query heads share one.
 ///
-///   y[t, h] = sum_j softmax_j(cap(scale q[t, h] . k[j, h / group])) v[j, h / group]
+///   s[j] = cap(scale q[t, h] . k[j, h / group]) - slopes[h] (t' - j), where t' is the query's own position
+///   y[t, h] = sum_j exp(s[j]) v[j, h / group] / (exp(sinks[h]) + sum_j exp(s[j]))
 ///
 /// Shapes    q [T, H, D], keys and values as `empty_cache(rows, Hkv * D)` made them, first [T], length [T] -> [T, H, D]
 /// Dtypes    q f32; first, length i32
-/// Errors    ShapeError unless H is a multiple of Hkv; DTypeError; UsageError for a ring without a window that fits it
-/// Source    Dao et al. 2022, arXiv:2205.14135; soft cap: Gemma 2, arXiv:2408.00118
+/// Errors    ShapeError unless H is a multiple of Hkv, and sinks and slopes are [H]; DTypeError; UsageError for a ring without a window that fits it
+/// Source    Dao et al. 2022, arXiv:2205.14135; soft cap: Gemma 2, arXiv:2408.00118; sinks: gpt-oss, arXiv:2508.10925; slopes:
+///           Press et al. 2021, arXiv:2108.12409
 [[nodiscard]] Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values, const Tensor& first,
                                      const Tensor& length, Extent kv_heads, const CacheAttentionOptions& options = {},
                                      Where where = Where::current());

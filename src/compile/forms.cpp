@@ -119,6 +119,8 @@ DraftKernel draft_of_call(const Node& node, const Placement& placement, std::vec
   DraftKernel draft;
   const graph::Call call(node);
   kernel::CallKernel k{.name = node.name, .op = node.op, .attributes = call.words()};
+  if (call.inputs().size() > node.inputs.size())
+    for (const Tensor& input : call.inputs()) k.given.push_back(input.defined());
   for (const NodeRef& input : node.inputs) {
     const ContiguousOperand at = found(contiguous_operand(input.get(), place), node, *input, "contiguous elements");
     k.reads.push_back({.type = input->type, .offset = at.offset});

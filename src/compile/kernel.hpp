@@ -2,6 +2,7 @@
 // the kernels in its own form (the CPU as blocked bytecode, WebGPU as WGSL text).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -224,9 +225,17 @@ struct CallKernel {
   std::vector<Shape> out_shapes;
   std::vector<Extent> attributes;
   double flops = 0;
+  /// For each input of the op whether it is given; empty: all are. Only those are among the reads.
+  std::vector<bool> given = {};
 
   const Operand& out() const { return outs.front(); }
   const Shape& shape() const { return out_shapes.front(); }
+  /// The operand of an input of the op; null for an optional one that is left out.
+  const Operand* input(std::size_t i) const {
+    if (given.empty()) return i < reads.size() ? &reads[i] : nullptr;
+    if (i >= given.size() || !given[i]) return nullptr;
+    return &reads[static_cast<std::size_t>(std::count(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(i), true))];
+  }
 };
 
 using Kernel =

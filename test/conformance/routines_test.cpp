@@ -229,6 +229,48 @@ TEST_F(Routines, CachesKeepRowsInEveryType) {
   }
 }
 
+TEST_F(Routines, AttentionTakesSinksAndSlopesOfItsHeads) {
+  const Extent rows = 300, heads = 6, kv_heads = 2, width = 32;
+  for (const Extent tokens : {Extent{1}, Extent{40}})
+    for (const Extent ring : {Extent{0}, Extent{64}})
+      for (const bool has_sinks : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} tokens, ring {}, sinks {}", tokens, ring, has_sinks));
+        const auto q = noise(tokens * heads * width), k = noise(rows * kv_heads * width),
+                   v = noise(rows * kv_heads * width), sinks = noise(heads, -2, 2), slopes = noise(heads, 0, 1);
+        std::vector<double> first(static_cast<std::size_t>(tokens), 3), length;
+        for (Extent t = 0; t < tokens; ++t) length.push_back(static_cast<double>(200 + t));
+        length[0] = tokens > 1 ? 0 : 200;
+        const auto [actual, expected] = both([&](Side& side) {
+          CacheAttentionOptions options{.window = ring > 0 ? Extent{24} : Extent{0}, .ring = ring};
+          if (has_sinks) options.sinks = side.arguments.make({heads}, sinks);
+          if (!has_sinks || tokens > 1) options.slopes = side.arguments.make({heads}, slopes);
+          return std::vector<Tensor>{cache_attention(
+              side.arguments.make({tokens, heads, width}, q), side.arguments.make({rows, kv_heads * width}, k),
+              side.arguments.make({rows, kv_heads * width}, v), side.arguments.make({tokens}, first, DType::i32),
+              side.arguments.make({tokens}, length, DType::i32), kv_heads, options)};
+        });
+        expect_close(actual[0], expected[0], 2e-5, 2e-6, "attention");
+      }
+}
+
+// Keys that are values too, in rows as wide as those of latent attention.
+TEST_F(Routines, AttentionOverWideRowsThatAllHeadsShare) {
+  const Extent rows = 90, heads = 8, width = 576;
+  for (const Extent tokens : {Extent{1}, Extent{3}, Extent{20}}) {
+    SCOPED_TRACE(fmt::format("{} tokens", tokens));
+    const auto q = noise(tokens * heads * width), k = noise(rows * width);
+    std::vector<double> first(static_cast<std::size_t>(tokens), 0), length;
+    for (Extent t = 0; t < tokens; ++t) length.push_back(static_cast<double>(60 + t));
+    const auto [actual, expected] = both([&](Side& side) {
+      const Tensor cache = side.arguments.make({rows, width}, k);
+      return std::vector<Tensor>{cache_attention(side.arguments.make({tokens, heads, width}, q), cache, cache,
+                                                 side.arguments.make({tokens}, first, DType::i32),
+                                                 side.arguments.make({tokens}, length, DType::i32), 1)};
+    });
+    expect_close(actual[0], expected[0], 4e-5, 4e-6, "attention");
+  }
+}
+
 // A workgroup reads keys and values in groups, which may reach into the rows of another sequence.
 TEST_F(Routines, FewQueriesDoNotSeeInfinitiesOfOtherSequences) {
   const Extent rows = 40, heads = 4, kv_heads = 2, width = 32;

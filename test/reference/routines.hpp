@@ -111,8 +111,14 @@ inline void run_cache_attention(const kernel::CallKernel& k, std::vector<Values>
         s *= a.scale;
         score.push_back(a.soft_cap > 0 ? a.soft_cap * std::tanh(s / a.soft_cap) : s);
       }
-      const double top = score.empty() ? 0 : *std::max_element(score.begin(), score.end());
-      double total = 0;
+      if (const auto* slopes = k.input(6))
+        for (std::size_t j = 0; j < score.size(); ++j)
+          score[j] -= read(*slopes, h, buffers) * static_cast<double>(score.size() - 1 - j);
+      double top = score.empty() ? 0 : *std::max_element(score.begin(), score.end()), total = 0;
+      if (const auto* sinks = k.input(5)) {
+        top = std::max(top, read(*sinks, h, buffers));
+        total = std::exp(read(*sinks, h, buffers) - top);
+      }
       for (double& s : score) total += s = std::exp(s - top);
       for (Extent e = 0; e < width; ++e) {
         double sum = 0;

@@ -36,6 +36,14 @@ struct AttentionCase {
   Extent heads, kv_heads, width, rows;
   std::vector<std::int32_t> first, length;
   CacheAttentionOptions options = {};
+  bool has_sinks = false, has_slopes = false;
+
+  CacheAttentionOptions all_options() const {
+    CacheAttentionOptions all = options;
+    if (has_sinks) all.sinks = noise_tensor(5, {heads}) * 3.0;
+    if (has_slopes) all.slopes = abs(noise_tensor(6, {heads}));
+    return all;
+  }
 };
 
 std::vector<std::int32_t> count_up(std::int32_t from, std::int32_t count) {
@@ -72,6 +80,17 @@ std::vector<AttentionCase> attention_cases() {
        {0, 24, 48, 0},
        {3, 100, 24, 0},
        {.window = 9, .ring = 24}},
+      {"sinks, one token", 4, 2, 32, 64, {3}, {40}, {}, true},
+      {"sinks, many stretches", 4, 2, 64, 1200, {100}, {1000}, {}, true},
+      {"sinks, prefill, a window", 4, 2, 32, 64, repeat(0, 20), count_up(1, 20), {.window = 8}, true},
+      {"sinks, padding", 2, 2, 16, 32, repeat(0, 12), {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0}, {}, true},
+      {"sinks, a ring", 4, 2, 32, 64, repeat(8, 20), count_up(50, 20), {.window = 8, .ring = 32}, true},
+      {"slopes, one token", 4, 2, 32, 64, {3}, {40}, {}, false, true},
+      {"slopes, many stretches", 4, 2, 64, 1200, {100}, {1000}, {}, false, true},
+      {"slopes, prefill", 6, 2, 32, 80, repeat(0, 48), count_up(1, 48), {.scale = 0.3}, false, true},
+      {"slopes, a soft cap", 4, 2, 32, 64, repeat(5, 20), count_up(9, 20), {.soft_cap = 1.5}, false, true},
+      {"slopes and sinks, a ring", 4, 2, 32, 64, {20}, {50}, {.window = 16, .ring = 24}, true, true},
+      {"slopes and sinks, a batch", 2, 1, 32, 96, {0, 32, 64}, {3, 30, 11}, {}, true, true},
   };
 }
 
@@ -81,10 +100,10 @@ TEST(CacheAttention, KernelComputesItsDecomposition) {
     const auto tokens = static_cast<Extent>(c.first.size());
     const Tensor q = noise_tensor(1, {tokens, c.heads, c.width}), k = noise_tensor(2, {c.rows, c.kv_heads * c.width}),
                  v = noise_tensor(3, {c.rows, c.kv_heads * c.width});
-    const Tensor y = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.options);
+    const Tensor y = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.all_options());
     const std::vector<float> fused = y.to_vector<float>();
     const Decomposed decomposed;
-    const Tensor again = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.options);
+    const Tensor again = cache_attention(q, k, v, tensor(c.first), tensor(c.length), c.kv_heads, c.all_options());
     const std::vector<float> parts = (again + 0.0).to_vector<float>();
     ASSERT_EQ(fused.size(), parts.size());
     for (std::size_t i = 0; i < fused.size(); ++i) ASSERT_NEAR(fused[i], parts[i], 2e-6) << "element " << i;
@@ -96,10 +115,12 @@ TEST(CacheAttention, DecompositionIsAttentionOfEachQuery) {
   const auto q = noise(1, tokens * heads * width), k = noise(2, rows * kv_heads * width),
              v = noise(3, rows * kv_heads * width);
   const std::vector<std::int32_t> first = {0, 0, 4, 4, 0}, length = {1, 6, 8, 2, 0};
+  const std::vector<float> sinks = {-1, 0.5, 2, 9}, slopes = {0.25, 0, 1, 0.5};
   const Tensor y = cache_attention(tensor<float>(std::span(q), {tokens, heads, width}),
                                    tensor<float>(std::span(k), {rows, kv_heads * width}),
                                    tensor<float>(std::span(v), {rows, kv_heads * width}), tensor(first), tensor(length),
-                                   kv_heads, {.window = 5, .soft_cap = 2});
+                                   kv_heads,
+                                   {.window = 5, .soft_cap = 2, .sinks = tensor(sinks), .slopes = tensor(slopes)});
   const std::vector<float> values = y.to_vector<float>();
   for (Extent t = 0; t < tokens; ++t)
     for (Extent h = 0; h < heads; ++h) {
@@ -107,13 +128,14 @@ TEST(CacheAttention, DecompositionIsAttentionOfEachQuery) {
                    end = first[static_cast<std::size_t>(t)] + length[static_cast<std::size_t>(t)];
       const Extent begin = std::max<Extent>(first[static_cast<std::size_t>(t)], end - 5);
       std::vector<double> weights;
-      double total = 0;
+      double total = std::exp(double{sinks[static_cast<std::size_t>(h)]});
       for (Extent j = begin; j < end; ++j) {
         double dot = 0;
         for (Extent c = 0; c < width; ++c)
           dot += q[static_cast<std::size_t>((t * heads + h) * width + c)] *
                  k[static_cast<std::size_t>((j * kv_heads + g) * width + c)];
-        weights.push_back(std::exp(2 * std::tanh(dot / std::sqrt(8.0) / 2)));
+        weights.push_back(std::exp(2 * std::tanh(dot / std::sqrt(8.0) / 2) -
+                                   slopes[static_cast<std::size_t>(h)] * static_cast<double>(end - 1 - j)));
         total += weights.back();
       }
       for (Extent c = 0; c < width; ++c) {
@@ -159,7 +181,9 @@ TEST(CacheAttention, AFewQueriesHaveTheBitsOfEachAlone) {
   const Extent tokens = 16, kv_heads = 2, heads = 6, width = 64, rows = 700;
   const Tensor q = noise_tensor(1, {tokens, heads, width}), k = noise_tensor(2, {rows, kv_heads * width}),
                v = noise_tensor(3, {rows, kv_heads * width});
-  for (const CacheAttentionOptions& options : {CacheAttentionOptions{}, {.window = 40}, {.soft_cap = 2}}) {
+  const Tensor of_heads = abs(noise_tensor(5, {heads}));
+  for (const CacheAttentionOptions& options :
+       {CacheAttentionOptions{}, {.window = 40}, {.soft_cap = 2}, {.sinks = of_heads}, {.slopes = of_heads}}) {
     const Tensor first = zeros({tokens}, DType::i32), length = arange(tokens) + 600.0;
     const auto together = cache_attention(q, k, v, first, length, kv_heads, options).to_vector<float>();
     std::vector<float> alone;
@@ -272,6 +296,9 @@ TEST(Cache, ErrorsNameWhatDoesNotFit) {
                            "a cache of f16 is f16");
   expect_error<DTypeError>([&] { (void)cache_attention(q, k, k, zeros({2}), at, 2); }, "first takes i32");
   expect_error<UsageError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.window = -1}); }, "negative");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.sinks = zeros({1})}); }, "sinks is not [");
+  expect_error<ShapeError>([&] { (void)cache_attention(q, k, k, at, at, 2, {.slopes = zeros({9})}); },
+                           "slopes is not [");
   for (const CacheAttentionOptions& options : {CacheAttentionOptions{.ring = 8},
                                                {.window = 9, .ring = 8},
                                                {.window = 2, .ring = 10},

@@ -56,6 +56,12 @@ class CacheAttention final : public Prepared {
     v_ = reinterpret_cast<const std::uint32_t*>(memory.at(kernel_.reads[2]));
     first_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[3]));
     length_ = reinterpret_cast<const std::int32_t*>(memory.at(kernel_.reads[4]));
+    const auto of_heads = [&](std::size_t input) {
+      const kernel::Operand* operand = kernel_.input(input);
+      return operand ? reinterpret_cast<const float*>(memory.at(*operand)) : nullptr;
+    };
+    sinks_ = of_heads(5);
+    slopes_ = of_heads(6);
     out_ = reinterpret_cast<float*>(memory.at(kernel_.out()));
   }
   void run() override {
@@ -217,11 +223,23 @@ class CacheAttention final : public Prepared {
       for (Extent w = 0; w < task.kv_heads * words; w += 16) __builtin_prefetch(row + task.kv_head * words + w);
     });
   }
-  void cap(float* scores, Extent count) const {
-    const float soft_cap = static_cast<float>(a_.soft_cap), factor = static_cast<float>(a_.scale) / soft_cap;
-    for (Extent i = 0; i < count; ++i) scores[i] = soft_cap * std::tanh(scores[i] * factor);
+  /// What happens to scores between products and softmax, which scales them if nothing does. `key` is the first key's place,
+  /// `own` that of the query.
+  void adjust(float* scores, Extent head, Extent key, Extent count, Extent own) const {
+    if (a_.soft_cap > 0) {
+      const float soft_cap = static_cast<float>(a_.soft_cap), factor = static_cast<float>(a_.scale) / soft_cap;
+      for (Extent i = 0; i < count; ++i) scores[i] = soft_cap * std::tanh(scores[i] * factor);
+    }
+    if (!slopes_) return;
+    const float slope = slopes_[head], scale = a_.soft_cap > 0 ? 1.0f : static_cast<float>(a_.scale);
+    for (Extent i = 0; i < count; ++i) scores[i] = scores[i] * scale + slope * static_cast<float>(key + i - own);
   }
-  float scale_after_cap() const { return a_.soft_cap > 0 ? 1.0f : static_cast<float>(a_.scale); }
+  bool adjusts() const { return a_.soft_cap > 0 || slopes_; }
+  float scale_of_softmax() const { return adjusts() ? 1.0f : static_cast<float>(a_.scale); }
+  /// What the sums of a row are multiplied with. The sink's share is 1 / (1 + exp(sink - logsumexp)) of the row's weight.
+  float share_of_sum(float total, float logsumexp, Extent head) const {
+    return 1 / (sinks_ ? total * (1 + std::exp(sinks_[head] - logsumexp)) : total);
+  }
 
   void run_stretch(const Task& task) {
     thread_local std::vector<float> scores, memory, totals;
@@ -249,10 +267,13 @@ class CacheAttention final : public Prepared {
         cache_.dots(q + head * width_, group_, width_, rows, row, n, scores.data() + head * keys + j, keys);
       });
     }
-    if (a_.soft_cap > 0) cap(scores.data(), heads * keys);
+    if (adjusts()) {
+      const Extent own = seen_[static_cast<std::size_t>(task.token)].end - 1;
+      for (Extent h = 0; h < heads; ++h) adjust(scores.data() + h * keys, first_head + h, task.begin, keys, own);
+    }
     visible().assign(static_cast<std::size_t>(heads), keys);
     float *total = totals.data(), *logsumexp = total + heads;
-    softmax_(scores.data(), heads, keys, visible().data(), scale_after_cap(), total, logsumexp);
+    softmax_(scores.data(), heads, keys, visible().data(), scale_of_softmax(), total, logsumexp);
     float* out =
         task.part < 0 ? out_ + (task.token * heads_ + first_head) * width_ : part_of(joins_[task.join], task.part);
     std::fill_n(out, heads * width_, 0.0f);
@@ -264,7 +285,8 @@ class CacheAttention final : public Prepared {
       });
     }
     for (Extent h = 0; h < heads; ++h) {
-      const float inverse = 1 / total[h];
+      // Sinks belong to the whole row; the join of its parts adds them.
+      const float inverse = task.part < 0 ? share_of_sum(total[h], logsumexp[h], first_head + h) : 1 / total[h];
       for (Extent c = 0; c < width_; ++c) out[h * width_ + c] *= inverse;
       if (task.part >= 0) out[heads * width_ + h] = logsumexp[h];
     }
@@ -285,6 +307,7 @@ class CacheAttention final : public Prepared {
       float top = -std::numeric_limits<float>::infinity(), total = 0;
       for (Extent i = 0; i < join.count; ++i) top = std::max(top, logsumexp(i));
       for (Extent i = 0; i < join.count; ++i) total += std::exp(logsumexp(i) - top);
+      if (sinks_) total += std::exp(sinks_[join.first_head + h] - top);
       float* out = out_ + (join.token * heads_ + join.first_head + h) * width_;
       std::fill_n(out, width_, 0.0f);
       for (Extent i = 0; i < join.count; ++i) {
@@ -313,29 +336,32 @@ class CacheAttention final : public Prepared {
     Extent row = 0;
     const float* k = rows_of(k_, task.token, task.kv_head, begin, end, memory, &row);
     multiply(rows, keys, width_, q.data(), width_, k, 1, row, scores.data());
-    if (a_.soft_cap > 0) cap(scores.data(), rows * keys);
+    const auto seen_by = [&](Extent r) { return seen_[static_cast<std::size_t>(task.token + r / group_)]; };
+    const auto head_of = [&](Extent r) { return task.kv_head * group_ + r % group_; };
+    if (adjusts())
+      for (Extent r = 0; r < rows; ++r) adjust(scores.data() + r * keys, head_of(r), begin, keys, seen_by(r).end - 1);
     float *total = totals.data(), *logsumexp = total + rows;
     if (a_.window == 0) {
       std::vector<std::int64_t>& counts = visible();
       counts.resize(static_cast<std::size_t>(rows));
       for (Extent r = 0; r < rows; ++r)
-        counts[static_cast<std::size_t>(r)] = seen_[static_cast<std::size_t>(task.token + r / group_)].end - begin;
-      softmax_(scores.data(), rows, keys, counts.data(), scale_after_cap(), total, logsumexp);
+        counts[static_cast<std::size_t>(r)] = seen_by(r).end - begin;
+      softmax_(scores.data(), rows, keys, counts.data(), scale_of_softmax(), total, logsumexp);
     } else {
       for (Extent r = 0; r < rows; ++r) {
-        const Slot seen = seen_[static_cast<std::size_t>(task.token + r / group_)];
+        const Slot seen = seen_by(r);
         const Extent before = seen.begin - begin;
         const std::int64_t count = seen.end - seen.begin;
         std::fill_n(scores.data() + r * keys, before, 0.0f);
-        softmax_(scores.data() + r * keys + before, 1, keys - before, &count, scale_after_cap(), total + r,
+        softmax_(scores.data() + r * keys + before, 1, keys - before, &count, scale_of_softmax(), total + r,
                  logsumexp + r);
       }
     }
     const float* v = rows_of(v_, task.token, task.kv_head, begin, end, memory, &row);
     multiply(rows, width_, keys, scores.data(), keys, v, row, 1, out.data());
     for (Extent r = 0; r < rows; ++r) {
-      const float inverse = 1 / total[r];
-      float* to = out_ + ((task.token + r / group_) * heads_ + task.kv_head * group_ + r % group_) * width_;
+      const float inverse = share_of_sum(total[r], logsumexp[r], head_of(r));
+      float* to = out_ + ((task.token + r / group_) * heads_ + head_of(r)) * width_;
       for (Extent c = 0; c < width_; ++c) to[c] = out[static_cast<std::size_t>(r * width_ + c)] * inverse;
     }
   }
@@ -361,6 +387,7 @@ class CacheAttention final : public Prepared {
   const float* q_ = nullptr;
   const std::uint32_t *k_ = nullptr, *v_ = nullptr;
   const std::int32_t *first_ = nullptr, *length_ = nullptr;
+  const float *sinks_ = nullptr, *slopes_ = nullptr;  // of each head; null: none
   float* out_ = nullptr;
   std::vector<Slot> seen_;  // for each token
   std::vector<Task> tasks_;

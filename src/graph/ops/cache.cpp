@@ -96,6 +96,7 @@ Tensor cache_attention_parts(const Call& call) {
   Tensor scores =
       weft::reshape(weft::matmul(queries, weft::transpose(by_head(k))), {kv, t, group, rows}) * attributes.scale;
   if (attributes.soft_cap > 0) scores = elementwise("tanh", {scores / attributes.soft_cap}) * attributes.soft_cap;
+  const auto of_head = [&](const Tensor& x) { return weft::reshape(x, {kv, 1, group, 1}); };
   auto column = [&](const Tensor& x) { return weft::reshape(x, {1, t, 1, 1}); };
   const Tensor row(iota({1, t, 1, rows}, 3, DType::i32, q.device()));
   // The distance of each row's key before the query's position.
@@ -111,11 +112,15 @@ Tensor cache_attention_parts(const Call& call) {
   require(elementwise("ge", {age, scalar_like(0, age)}));
   if (attributes.window > 0)
     require(elementwise("lt", {age, scalar_like(static_cast<double>(attributes.window), age)}));
+  const Tensor &sinks = call.input(5), &slopes = call.input(6);
+  if (slopes.defined()) scores = scores - of_head(slopes) * weft::cast(age, DType::f32);
   scores = elementwise("where", {seen, scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
-  const Tensor top = amax(scores, {-1}, {.keepdims = true});
+  Tensor top = amax(scores, {-1}, {.keepdims = true});
+  if (sinks.defined()) top = elementwise("maximum", {top, of_head(sinks)});
   const Tensor none = elementwise("eq", {top, scalar_like(-std::numeric_limits<double>::infinity(), top)});
   const Tensor e = elementwise("exp", {scores - elementwise("where", {none, scalar_like(0, top), top})});
-  const Tensor total = weft::sum(e, {-1}, {.keepdims = true});
+  Tensor total = weft::sum(e, {-1}, {.keepdims = true});
+  if (sinks.defined()) total = total + elementwise("exp", {of_head(sinks) - top});
   const Tensor weights = e / elementwise("where", {none, scalar_like(1, total), total});
   const Tensor mixed = weft::matmul(weft::reshape(weights, {kv, t * group, rows}), by_head(v));
   return weft::reshape(weft::permute(weft::reshape(mixed, {kv, t, group, width}), {1, 0, 2, 3}), q.shape());
@@ -161,7 +166,9 @@ const OpRow& cache_attention_row() {
                  {.name = "keys", .only = kCache},
                  {.name = "values", .only = kCache},
                  {.name = "first", .only = kIndex},
-                 {.name = "length", .only = kIndex}},
+                 {.name = "length", .only = kIndex},
+                 {.name = "sinks", .optional = true, .only = kFloat},
+                 {.name = "slopes", .optional = true, .only = kFloat}},
       .attributes = {type_field<CacheAttention>(), field("kv_heads", &CacheAttention::kv_heads, "heads of the keys"),
                      field("scale", &CacheAttention::scale, "factor of the scores; 0: 1/sqrt(width of a head)"),
                      field("window", &CacheAttention::window, "keys that a query sees; 0: all"),
@@ -174,7 +181,8 @@ const OpRow& cache_attention_row() {
       .differentiable = false,
       .doc =
           "Attention of new tokens q [T, H, D] over the cached keys of their sequences: token t sees rows first[t] to "
-          "first[t] + length[t].",
+          "first[t] + length[t]. With sinks [H], exp(sinks[h]) joins the sum that weights are divided by. With slopes [H], "
+          "slopes[h] times the distance to the key is subtracted from scores.",
       .infer =
           [](const Call& c) {
             const Tensor &q = c.input(0), &keys = c.input(1), &values = c.input(2);
@@ -190,6 +198,8 @@ const OpRow& cache_attention_row() {
             if (keys.dim(0) != values.dim(0)) c.shape_error("keys and values differ in rows");
             check_numbers(c, 3, q.dim(0));
             check_numbers(c, 4, q.dim(0));
+            for (const std::size_t i : {std::size_t{5}, std::size_t{6}})
+              if (c.input(i).defined()) check_numbers(c, i, q.dim(1));
             if (a.window < 0 || a.soft_cap < 0)
               c.usage_error(fmt::format("window {}, soft cap {}; neither may be negative", a.window, a.soft_cap));
             if (a.ring != 0 && (a.window < 1 || a.window > a.ring || a.ring > keys.dim(0)))
@@ -224,11 +234,24 @@ const OpRow& cache_attention_row() {
                   {{9, 16}},
                   {.shape = {2}, .type = DType::i32, .values = {0, 0}},
                   {.shape = {2}, .type = DType::i32, .values = {8, 9}}},
-                 {{"kv_heads", Extent{2}}, {"scale", 0.5}, {"window", Extent{3}}, {"soft_cap", 4.0}}}},
+                 {{"kv_heads", Extent{2}}, {"scale", 0.5}, {"window", Extent{3}}, {"soft_cap", 4.0}}},
+                {"sinks and slopes",
+                 {{{2, 4, 8}},
+                  {{9, 16}},
+                  {{9, 16}},
+                  {.shape = {2}, .type = DType::i32, .values = {0, 1}},
+                  {.shape = {2}, .type = DType::i32, .values = {8, 3}},
+                  {{4}},
+                  {{4}, 0, 1}},
+                 {{"kv_heads", Extent{2}}, {"scale", 0.5}}}},
       .errors = {{"heads that do not divide",
                   {{{2, 3, 8}}, {{6, 16}}, {{6, 16}}, {{2}, 0, 1, DType::i32}, {{2}, 0, 1, DType::i32}},
                   {{"kv_heads", Extent{2}}},
-                  "are not a multiple of 2"}}};
+                  "are not a multiple of 2"},
+                 {"a sink too few",
+                  {{{2, 4, 8}}, {{6, 16}}, {{6, 16}}, {{2}, 0, 1, DType::i32}, {{2}, 0, 1, DType::i32}, {{3}}},
+                  {{"kv_heads", Extent{2}}},
+                  "sinks is not [4]"}}};
   return row;
 }
 
@@ -290,7 +313,8 @@ Tensor cache_attention(const Tensor& q, const Tensor& keys, const Tensor& values
                                    options.window, options.soft_cap, options.ring};
   if (attributes.scale == 0 && q.defined() && q.rank() == 3)
     attributes.scale = 1 / std::sqrt(static_cast<double>(q.dim(2)));
-  return graph::call(graph::cache_attention_row(), {q, keys, values, first, length}, attributes, where);
+  return graph::call(graph::cache_attention_row(), {q, keys, values, first, length, options.sinks, options.slopes},
+                     attributes, where);
 }
 
 Tensor sample_token(const Tensor& logits, const Tensor& settings, const Tensor& history, const Tensor& bias_tokens,

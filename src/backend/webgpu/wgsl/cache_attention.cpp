@@ -27,6 +27,7 @@ constexpr Extent kKeysUnsplit = 256;  // are not split further
 constexpr Extent kKeysOfPhase = 64;
 constexpr Extent kSplitsOfPhase = 8;      // that are joined at once
 constexpr Extent kKeysOfFewParts = 1536;  // up to which no more parts are used
+constexpr std::size_t kSinks = 5, kSlopes = 6;  // inputs of the op
 
 }  // namespace
 
@@ -41,21 +42,32 @@ CacheAttentionWriter::CacheAttentionWriter(const CallKernel& kernel, const Targe
       words_(kernel.shapes[1][1]),
       fours_(divide_up(width_, 4)) {
   const bool few = tokens_ * heads_ <= 2 * Extent{target.profile.compute_units};
+  const Extent shared_most = Extent{target.limits.workgroup_bytes};
+  const auto at_least_fours = [&] {
+    while (threads_ < fours_) threads_ *= 2;
+    threads_ = std::min<Extent>(threads_, target.limits.workgroup_invocations);
+  };
   if (few && target.subgroup_size >= 2) {
     team_ =
         std::min<Extent>(target.subgroup_size, static_cast<Extent>(std::bit_ceil(static_cast<std::uint64_t>(fours_))));
     threads_ = target.joins_phases() ? kPhaseThreads : target.unroll ? 1024 : 128;
-  } else {
+    at_least_fours();
+    // Each part of a workgroup leaves a row and two numbers in workgroup memory.
+    const auto parts_bytes = [&] { return parts() * (16 * fours_ + 8); };
+    while (threads_ / 2 >= fours_ && parts_bytes() > shared_most) threads_ /= 2;
+    if (parts_bytes() > shared_most) team_ = 0;  // wide rows, and small subgroups
+  }
+  if (team_ == 0) {
     together_ = few && target.unroll ? 1 : heads_ / a_.kv_heads;
     while (together_ > 4 && together_ % 2 == 0) together_ /= 2;
     if (together_ > 8) together_ = 1;
     threads_ = target.unroll ? 128 : 64;
+    at_least_fours();
+    const auto shared_bytes = [&] {
+      return together_ * (16 * fours_ + 4 * threads_ + 4 * parts()) + 16 * threads_ + 16;
+    };
+    while (together_ > 1 && shared_bytes() > shared_most) together_ = together_ % 2 == 0 ? together_ / 2 : 1;
   }
-  while (threads_ < fours_) threads_ *= 2;
-  threads_ = std::min<Extent>(threads_, target.limits.workgroup_invocations);
-  // Each part of a workgroup leaves a row and two numbers in workgroup memory.
-  while (team_ > 0 && threads_ / 2 >= fours_ && parts() * (16 * fours_ + 8) > Extent{target.limits.workgroup_bytes})
-    threads_ /= 2;
   if (few && target.joins_phases())
     splits_ = std::clamp<Extent>(target.profile.compute_units / (tokens_ * heads_), kSplitsOfPhase, kSplitsMax);
   else if (rows_ > kRowsUnsplit && few)
@@ -74,6 +86,8 @@ Operand CacheAttentionWriter::render_parts(Scratch& scratch, Rendered& rendered)
   const int q = bindings.add(kernel_.reads[0], false), k = bindings.add(kernel_.reads[1], false),
             v = bindings.add(kernel_.reads[2], false), first = bindings.add(kernel_.reads[3], false),
             length = bindings.add(kernel_.reads[4], false), to = bindings.add(out, true);
+  if (splits_ == 1) sinks_ = add_of_heads(bindings, kernel_, kSinks);  // else the join takes them
+  slopes_ = add_of_heads(bindings, kernel_, kSlopes);
   if (width_ % 4 == 0)
     for (const int each : {q, k, v})
       if ((each == q || a_.type == CacheType::f32) && kernel_.reads[static_cast<std::size_t>(each)].offset % 4 == 0)
@@ -87,7 +101,7 @@ Operand CacheAttentionWriter::render_parts(Scratch& scratch, Rendered& rendered)
     shader.share("parts", "f32", 2 * parts());
     shader.share("mixed", "vec4f", parts() * fours_);
   } else {
-    shader.share("seen", "u32", a_.ring > 0 ? 3 : 2);
+    shader.share("seen", "u32", slopes_ >= 0 ? 4 : a_.ring > 0 ? 3 : 2);
     shader.share("queries", "vec4f", together_ * fours_);
     shader.share("weights", "f32", together_ * threads_);
     shader.share("parts", "f32", together_ * parts());
@@ -102,6 +116,9 @@ Operand CacheAttentionWriter::render_parts(Scratch& scratch, Rendered& rendered)
     line(fmt::format("var top{} = -3e38f;", g));
     line(fmt::format("var total{} = 0f;", g));
     if (team_ == 0) line(fmt::format("var mix{} = vec4f();", g));
+    if (slopes_ >= 0)
+      line(fmt::format("let slope{} = {};", g,
+                       bindings.load(slopes_, fmt::format("head0 + {}u", bindings.base(slopes_) + g))));
   });
   if (team_ > 0) {
     write_seen(bindings, first, length);
@@ -114,10 +131,12 @@ Operand CacheAttentionWriter::render_parts(Scratch& scratch, Rendered& rendered)
     line("$seen[0] = begin;");
     line("$seen[1] = end;");
     if (a_.ring > 0) line("$seen[2] = origin;");
+    if (slopes_ >= 0) line("$seen[3] = u32(last);");
     line("}");
     line("let begin = workgroupUniformLoad(&$seen[0]);");
     line("let end = workgroupUniformLoad(&$seen[1]);");
     if (a_.ring > 0) line("let origin = workgroupUniformLoad(&$seen[2]);");
+    if (slopes_ >= 0) line("let last = i32(workgroupUniformLoad(&$seen[3]));");
     write_queries(bindings, q);
     write_keys();
     write_result(bindings, to);
@@ -128,7 +147,7 @@ Operand CacheAttentionWriter::render_parts(Scratch& scratch, Rendered& rendered)
 }
 
 std::optional<AttentionParts> CacheAttentionWriter::parts_by_fours() const {
-  if (splits_ == 1 || width_ % 4 != 0) return {};
+  if (splits_ == 1 || width_ % 4 != 0 || kernel_.input(kSinks)) return {};
   return AttentionParts{{}, heads_, width_, splits_, pitch()};
 }
 
@@ -182,9 +201,29 @@ std::string CacheAttentionWriter::capped(const std::string& score) const {
   return fmt::format("{0} = {1:.9g}f * tanh(clamp({0} / {1:.9g}f, -15f, 15f));", score, a_.soft_cap);
 }
 
+std::string CacheAttentionWriter::sloped(const std::string& score, Extent g, const std::string& key) const {
+  return fmt::format("{} += slope{} * f32(i32({}) + 1 - last);", score, g, key);
+}
+
+std::string CacheAttentionWriter::with_sink(const Bindings& bindings, int sinks, const std::string& total,
+                                            const std::string& top, const std::string& head) {
+  if (sinks < 0) return total;
+  const std::string sink = bindings.load(sinks, fmt::format("{} + {}u", head, bindings.base(sinks)));
+  return fmt::format("({} + exp({} - {}))", total, sink, top);
+}
+
+int CacheAttentionWriter::add_of_heads(Bindings& bindings, const CallKernel& kernel, std::size_t input) {
+  const Operand* operand = kernel.input(input);
+  return operand ? bindings.add(*operand, false) : -1;
+}
+
 /// The result of a head, or a part of it: threads below fours_ have four channels each.
 void CacheAttentionWriter::write_row(const Bindings& bindings, int to, Extent g) {
-  if (splits_ == 1) line(fmt::format("  mix{0} = select(vec4f(), mix{0} / total{0}, end > begin);", g));
+  if (splits_ == 1) {
+    const std::string total =
+        with_sink(bindings, sinks_, fmt::format("total{}", g), fmt::format("top{}", g), fmt::format("head0 + {}u", g));
+    line(fmt::format("  mix{0} = select(vec4f(), mix{0} / {1}, end > begin);", g, total));
+  }
   const Extent pitch = splits_ > 1 ? this->pitch() : width_;
   const std::string row = splits_ > 1 ? fmt::format("((t * {}u + head0 + {}u) * {}u + split)", heads_, g, splits_)
                                       : fmt::format("(t * {}u + head0 + {}u)", heads_, g);
@@ -236,7 +275,8 @@ RenderedDispatch CacheAttentionWriter::join_by_fours(const AttentionParts& parts
 RenderedDispatch CacheAttentionWriter::join_by_ones(const Operand& partial) const {
   constexpr int kJoinThreads = 128;
   Bindings bindings(target_, kernel_.name);
-  const int from = bindings.add(partial, false), to = bindings.add(kernel_.out(), true);
+  const int from = bindings.add(partial, false), to = bindings.add(kernel_.out(), true),
+            sinks = add_of_heads(bindings, kernel_, kSinks);
   bindings.resolve();
   const Extent all = tokens_ * heads_ * width_;
   const auto groups = static_cast<std::uint64_t>(divide_up(all, kJoinThreads));
@@ -260,8 +300,9 @@ RenderedDispatch CacheAttentionWriter::join_by_ones(const Operand& partial) cons
   line(fmt::format("    total += fade * {};", part(fmt::format("{}u", width_ + 1))));
   line(fmt::format("    sum += fade * {};", part("c")));
   line("  }");
-  line("  " +
-       bindings.store(to, fmt::format("number + {}u", bindings.base(to)), "select(0f, sum / total, total > 0f)"));
+  const std::string whole = with_sink(bindings, sinks, "total", "top", modulo("row", heads_));
+  line("  " + bindings.store(to, fmt::format("number + {}u", bindings.base(to)),
+                             fmt::format("select(0f, sum / {}, total > 0f)", whole)));
   line("}");
   ShaderPieces shader{.threads = kJoinThreads, .body = std::move(body)};
   return dispatch_of(kernel_.name + ".join", std::move(shader), bindings, groups, target_);

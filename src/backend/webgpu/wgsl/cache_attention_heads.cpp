@@ -55,6 +55,7 @@ void CacheAttentionWriter::write_keys() {
   each_head([&](Extent g) { line(fmt::format("      s{0} += dot($queries[{1}u + i], k);", g, g * fours_)); });
   line("    }");
   if (a_.soft_cap > 0) each_head([&](Extent g) { line("    " + capped(fmt::format("s{}", g))); });
+  if (slopes_ >= 0) each_head([&](Extent g) { line("    " + sloped(fmt::format("s{}", g), g, "key")); });
   line("  }");
   each_head([&](Extent g) { line(fmt::format("  var highest{0} = select(-3e38f, s{0}, key < end);", g)); });
   write_joined("highest", true);

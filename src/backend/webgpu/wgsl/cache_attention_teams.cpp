@@ -44,6 +44,7 @@ void CacheAttentionWriter::write_keys_of_teams(const Bindings& bindings, int q) 
   std::string highest = "top0";
   each_key([&](int u) {
     if (a_.soft_cap > 0) line("  " + capped(fmt::format("s{}", u)));
+    if (slopes_ >= 0) line("  " + sloped(fmt::format("s{}", u), 0, fmt::format("key{}", u)));
     highest = fmt::format("max({0}, select(-3e38f, s{1}, key{1} < end))", highest, u);
   });
   line(fmt::format("  let highest = {};", highest));

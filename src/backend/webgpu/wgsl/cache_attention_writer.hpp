@@ -49,6 +49,13 @@ class CacheAttentionWriter {
   std::string query(const Bindings& bindings, int q, const std::string& head, const std::string& c) const;
   std::string capped(const std::string& score) const;
   void write_row(const Bindings& bindings, int to, Extent g);
+  /// An input with a number for each head, if it is given.
+  static int add_of_heads(Bindings& bindings, const kernel::CallKernel& kernel, std::size_t input);
+  /// The sum of exponentials with that of the head's sink, if there are sinks.
+  static std::string with_sink(const Bindings& bindings, int sinks, const std::string& total, const std::string& top,
+                               const std::string& head);
+  /// Adds what a score loses by its distance; `key` is the key's place as u32.
+  std::string sloped(const std::string& score, Extent g, const std::string& key) const;
   RenderedDispatch join(const kernel::Operand& partial) const;
   RenderedDispatch join_by_fours(const AttentionParts& parts) const;
   RenderedDispatch join_by_ones(const kernel::Operand& partial) const;
@@ -75,6 +82,7 @@ class CacheAttentionWriter {
   Extent tokens_, heads_, width_, rows_, words_, fours_;
   Extent together_ = 1, threads_ = 128, splits_ = 1;
   Extent team_ = 0;  // threads that share a key, for few queries
+  int sinks_ = -1, slopes_ = -1;  // bindings of the visiting dispatch; -1: none
   std::string text_;
 };
 
