@@ -37,6 +37,11 @@ class ConfigKeys {
       if (auto it = json_.find(key); it != json_.end() && !it->is_null()) return &*it;
     return nullptr;
   }
+  /// Whether the key is there, and null.
+  bool is_null(const char* key) const {
+    const auto it = json_.find(key);
+    return it != json_.end() && it->is_null();
+  }
   Extent size(std::initializer_list<const char*> keys, std::optional<Extent> fallback = {}) const {
     const Json* value = find(keys);
     if (!value) return missing(*keys.begin(), fallback);

@@ -9,6 +9,7 @@
 #include "base/python_json.hpp"
 #include "base/quote.hpp"
 #include "io/integer_layer.hpp"
+#include "io/mxfp4_experts.hpp"
 #include "weft/error.hpp"
 
 namespace weft::io {
@@ -31,7 +32,7 @@ class Description {
       read_awq();
     else
       fail(fmt::format(
-          "the method is {}; Weft reads gptq, awq and MLX's. Take another copy of the model, or one that is "
+          "the method is {}; Weft reads gptq, awq, mxfp4 and MLX's. Take another copy of the model, or one that is "
           "not quantised",
           quote(method, 40)));
   }
@@ -113,6 +114,21 @@ struct Count {
   std::map<int, bool> bits;
 };
 
+/// The source with tensors that were made of its own, and those that were not used.
+TensorSource with_made_tensors(const TensorSource& source, std::vector<SourceTensor> tensors,
+                               const std::unordered_set<const SourceTensor*>& used, const std::filesystem::path& config,
+                               std::vector<std::string> notes) {
+  for (const SourceTensor& tensor : source.tensors())
+    if (!used.contains(&tensor)) tensors.push_back(tensor);
+  std::sort(tensors.begin(), tensors.end(),
+            [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
+  // Who keeps what was made of these files must see that the description changed too.
+  std::vector<MappedFile> files = source.files();
+  files.emplace_back(config);
+  return TensorSource::of(source.path(), source.kind(), std::move(tensors), std::move(files),
+                          source.safetensors_metadata(), std::move(notes));
+}
+
 }  // namespace
 
 TensorSource with_quantised_layers(TensorSource source) {
@@ -130,6 +146,12 @@ TensorSource with_quantised_layers(TensorSource source) {
             "copy of the model that has one",
             source.path().string(), quote(tensor.name)));
     return source;
+  }
+  if (json->is_object() && json->value("quant_method", Json()) == "mxfp4") {
+    std::vector<SourceTensor> experts;
+    std::unordered_set<const SourceTensor*> parts;
+    add_mxfp4_experts(source, experts, parts);
+    return with_made_tensors(source, std::move(experts), parts, file, {});
   }
   const Description description(*json, file.string() + ": quantization");
   const std::string_view codes = description.is_mlx() ? ".weight" : ".qweight",
@@ -174,15 +196,7 @@ TensorSource with_quantised_layers(TensorSource source) {
     notes.push_back(fmt::format("{} of {} quantised layers ({} bits) are unpacked to {}, because {}", count.layers,
                                 layers, bits, file_name_of(why.second), why.first));
   }
-  for (const SourceTensor& tensor : source.tensors())
-    if (!used.contains(&tensor)) tensors.push_back(tensor);
-  std::sort(tensors.begin(), tensors.end(),
-            [](const SourceTensor& a, const SourceTensor& b) { return a.name < b.name; });
-  // Who keeps what was made of these files must see that the description changed too.
-  std::vector<MappedFile> files = source.files();
-  files.emplace_back(file);
-  return TensorSource::of(source.path(), source.kind(), std::move(tensors), std::move(files),
-                          source.safetensors_metadata(), std::move(notes));
+  return with_made_tensors(source, std::move(tensors), used, file, std::move(notes));
 }
 
 }  // namespace weft::io
