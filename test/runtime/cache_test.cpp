@@ -116,11 +116,10 @@ TEST(CacheAttention, DecompositionIsAttentionOfEachQuery) {
              v = noise(3, rows * kv_heads * width);
   const std::vector<std::int32_t> first = {0, 0, 4, 4, 0}, length = {1, 6, 8, 2, 0};
   const std::vector<float> sinks = {-1, 0.5, 2, 9}, slopes = {0.25, 0, 1, 0.5};
-  const Tensor y = cache_attention(tensor<float>(std::span(q), {tokens, heads, width}),
-                                   tensor<float>(std::span(k), {rows, kv_heads * width}),
-                                   tensor<float>(std::span(v), {rows, kv_heads * width}), tensor(first), tensor(length),
-                                   kv_heads,
-                                   {.window = 5, .soft_cap = 2, .sinks = tensor(sinks), .slopes = tensor(slopes)});
+  const Tensor y = cache_attention(
+      tensor<float>(std::span(q), {tokens, heads, width}), tensor<float>(std::span(k), {rows, kv_heads * width}),
+      tensor<float>(std::span(v), {rows, kv_heads * width}), tensor(first), tensor(length), kv_heads,
+      {.window = 5, .soft_cap = 2, .sinks = tensor(sinks), .slopes = tensor(slopes)});
   const std::vector<float> values = y.to_vector<float>();
   for (Extent t = 0; t < tokens; ++t)
     for (Extent h = 0; h < heads; ++h) {

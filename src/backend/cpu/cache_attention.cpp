@@ -344,8 +344,7 @@ class CacheAttention final : public Prepared {
     if (a_.window == 0) {
       std::vector<std::int64_t>& counts = visible();
       counts.resize(static_cast<std::size_t>(rows));
-      for (Extent r = 0; r < rows; ++r)
-        counts[static_cast<std::size_t>(r)] = seen_by(r).end - begin;
+      for (Extent r = 0; r < rows; ++r) counts[static_cast<std::size_t>(r)] = seen_by(r).end - begin;
       softmax_(scores.data(), rows, keys, counts.data(), scale_of_softmax(), total, logsumexp);
     } else {
       for (Extent r = 0; r < rows; ++r) {

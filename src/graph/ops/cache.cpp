@@ -181,7 +181,8 @@ const OpRow& cache_attention_row() {
       .differentiable = false,
       .doc =
           "Attention of new tokens q [T, H, D] over the cached keys of their sequences: token t sees rows first[t] to "
-          "first[t] + length[t]. With sinks [H], exp(sinks[h]) joins the sum that weights are divided by. With slopes [H], "
+          "first[t] + length[t]. With sinks [H], exp(sinks[h]) joins the sum that weights are divided by. With slopes "
+          "[H], "
           "slopes[h] times the distance to the key is subtracted from scores.",
       .infer =
           [](const Call& c) {

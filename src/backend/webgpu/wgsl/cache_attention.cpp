@@ -25,8 +25,8 @@ constexpr Extent kSplitsMax = 16;
 constexpr Extent kKeysUnsplit = 256;  // are not split further
 // The same in a phase of a resident dispatch, whose workgroups are smaller. Those of the next phase join the parts.
 constexpr Extent kKeysOfPhase = 64;
-constexpr Extent kSplitsOfPhase = 8;      // that are joined at once
-constexpr Extent kKeysOfFewParts = 1536;  // up to which no more parts are used
+constexpr Extent kSplitsOfPhase = 8;            // that are joined at once
+constexpr Extent kKeysOfFewParts = 1536;        // up to which no more parts are used
 constexpr std::size_t kSinks = 5, kSlopes = 6;  // inputs of the op
 
 }  // namespace

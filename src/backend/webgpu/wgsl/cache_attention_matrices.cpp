@@ -75,8 +75,8 @@ bool render_cache_attention_on_matrices(const CallKernel& kernel, const Target& 
   const auto a = kernel::attributes_of<graph::CacheAttention>(kernel);
   const Extent tokens = kernel.shapes[0][0], heads = kernel.shapes[0][1], width = kernel.shapes[0][2],
                rows = kernel.shapes[1][0], words = kernel.shapes[1][1], count = tokens * heads * width;
-  if (!target.matrices() || a.exact || a.type != CacheType::f16 || a.ring > 0 || a.soft_cap > 0 ||
-      kernel.input(5) || kernel.input(6) || tokens < kTokensLeast)
+  if (!target.matrices() || a.exact || a.type != CacheType::f16 || a.ring > 0 || a.soft_cap > 0 || kernel.input(5) ||
+      kernel.input(6) || tokens < kTokensLeast)
     return false;
   AttentionKernel attention{.name = kernel.name,
                             .batch = 1,

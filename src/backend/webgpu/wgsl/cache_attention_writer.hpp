@@ -81,7 +81,7 @@ class CacheAttentionWriter {
   graph::CacheAttention a_;
   Extent tokens_, heads_, width_, rows_, words_, fours_;
   Extent together_ = 1, threads_ = 128, splits_ = 1;
-  Extent team_ = 0;  // threads that share a key, for few queries
+  Extent team_ = 0;               // threads that share a key, for few queries
   int sinks_ = -1, slopes_ = -1;  // bindings of the visiting dispatch; -1: none
   std::string text_;
 };
