@@ -11,7 +11,9 @@ namespace {
 enum class Norms { rms, layer, centred };  // centred: layer norms without weights
 enum class At { before, after, both };     // of the norms of a part, seen from the part
 enum class HeadNorms { none, each, all };  // of queries and keys: of each head, or of all heads together
-enum class Mlp { gated, joined, plain };   // joined: gate and up from one matrix
+/// Queries, keys and values from one matrix of the file, of which each is a part: head by head, or one behind the other.
+enum class Cuts { none, by_head, in_turn };
+enum class Mlp { gated, joined, plain };  // joined: gate and up from one matrix
 
 struct DecoderRow {
   std::string_view architecture;  // of files of transformers
@@ -23,9 +25,11 @@ struct DecoderRow {
   RopePairs pairs = RopePairs::halves;
   RopePairs gguf_pairs = RopePairs::halves;
   bool joins_qkv = false;  // one matrix: for each head of keys its queries, the key, the value
+  Cuts cuts = Cuts::none;  // in files of transformers; in GGUF files that have one matrix it is in turn
   Mlp mlp = Mlp::gated;
   std::string_view activation = "silu";
   bool shares_norm = false;  // of parts side by side
+  bool norms_embedding = false;
 };
 
 constexpr RopePairs kNeighbours = RopePairs::neighbours;
@@ -78,6 +82,19 @@ constexpr DecoderRow kRows[] = {
     {.architecture = "arcee", .gguf_pairs = kNeighbours, .mlp = Mlp::plain, .activation = "relu2"},
     {.architecture = "seed_oss", .gguf = "seed_oss"},
     {.architecture = "ministral", .gguf_pairs = kNeighbours},
+    {.architecture = "bloom",
+     .gguf = "bloom",
+     .norms = Norms::layer,
+     .cuts = Cuts::by_head,
+     .mlp = Mlp::plain,
+     .activation = "gelu_tanh",
+     .norms_embedding = true},
+    {.architecture = "mpt",
+     .gguf = "mpt",
+     .norms = Norms::layer,
+     .cuts = Cuts::in_turn,
+     .mlp = Mlp::plain,
+     .activation = "gelu"},
 };
 
 const DecoderRow& row_of(const ModelConfig& c) {
@@ -92,6 +109,7 @@ class Decoder {
 
   ModelGraph build() {
     std::string x = b_.embedding(c_.embedding_scale);
+    if (row_.norms_embedding) x = norm("embed_norm", x);
     for (Extent i = 0; i < c_.layers; ++i) {
       b_.set_layer(i);
       const std::string seen = before("norm1", x);
@@ -125,7 +143,11 @@ class Decoder {
   std::string attention(const std::string& x, std::size_t layer) {
     const Extent queries = c_.heads * c_.head_dim, keys = c_.kv_heads * c_.head_dim;
     std::string q, k, v;
-    if (!row_.joins_qkv) {
+    if (row_.cuts != Cuts::none) {
+      q = part_of_qkv("q", x, 0);
+      k = part_of_qkv("k", x, 1);
+      v = part_of_qkv("v", x, 2);
+    } else if (!row_.joins_qkv) {
       q = b_.linear("q", x, queries, Bias::if_present);
       k = b_.linear("k", x, keys, Bias::if_present);
       v = b_.linear("v", x, keys, Bias::if_present);
@@ -139,6 +161,9 @@ class Decoder {
       k = part("k", each, 1);
       v = part("v", each + 1, 1);
     }
+    if (c_.qkv_limit > 0)
+      for (auto& [id, x_of] : {std::pair("q_clamped", &q), std::pair("k_clamped", &k), std::pair("v_clamped", &v)})
+        *x_of = b_.unary(id, OpType::clamp, *x_of, {{"limit", c_.qkv_limit}});
     const bool turns = c_.rope_layers.empty() || c_.rope_layers[layer];
     const bool is_local = c_.window > 0 && (c_.local_layers.empty() || c_.local_layers[layer]);
     return b_.attention(q, k, v,
@@ -148,8 +173,26 @@ class Decoder {
                          .scale = c_.attention_scale,
                          .head_norms = row_.head_norms == HeadNorms::none ? std::nullopt : std::optional(0.0),
                          .norms_all_heads = row_.head_norms == HeadNorms::all,
-                         .output_bias = Bias::if_present});
+                         .output_bias = Bias::if_present,
+                         .alibi = c_.alibi});
   }
+  /// The product of x with the `index`-th of the three, if all heads have keys of their own.
+  std::string part_of_qkv(std::string_view id, const std::string& x, Extent index) {
+    const Extent width = c_.heads * c_.head_dim, groups = is_by_head() ? c_.heads : 1, rows = width / groups;
+    Cut cut{.file = {3 * width, c_.hidden},
+            .groups = groups,
+            .rows = 3 * rows,
+            .columns = c_.hidden,
+            .begin = index * rows,
+            .count = rows};
+    std::vector<std::string> inputs = {x, b_.part(fmt::format("{}.weight", id), {width, c_.hidden}, cut)};
+    const std::string bias = fmt::format("{}.bias", id);
+    cut.file = {3 * width};
+    cut.columns = 1;
+    if (b_.has(bias)) inputs.push_back(b_.part(bias, {width}, cut, Element::f32));
+    return b_.node(id, OpType::matmul, std::move(inputs), {Symbol::tokens, width});
+  }
+  bool is_by_head() const { return row_.cuts == Cuts::by_head && !c_.from_gguf; }
 
   std::string mlp(const std::string& x) {
     const OpType activation = activation_of(c_, row_.activation);

@@ -10,9 +10,7 @@ std::string mixture(GraphBuilder& b, const std::string& x) {
   const ModelConfig& c = b.config();
   const std::string chosen = b.experts(x, c.expert_intermediate);
   if (c.shared_intermediate == 0) return chosen;
-  const std::string gate = b.unary("shared_act", OpType::silu, b.linear("shared_gate", x, c.shared_intermediate));
-  const std::string up = b.linear("shared_up", x, c.shared_intermediate);
-  const std::string shared = b.linear("shared_down", b.binary("shared_glu", OpType::mul, gate, up), c.hidden);
+  const std::string shared = b.named_mlp("shared", x, c.shared_intermediate, OpType::silu);
   const std::string share = b.unary("shared_share", OpType::sigmoid, b.linear("shared_router", x, 1));
   return b.binary("mixture", OpType::add, chosen, b.binary("shared", OpType::mul_each, shared, share));
 }
@@ -38,7 +36,7 @@ ModelGraph build_qwen(const BuildInput& input) {
                      .output_bias = Bias::if_present});
     x = b.binary("resid1", OpType::add, x, a);
     const std::string n = b.rms_norm("norm2", x);
-    x = b.binary("resid2", OpType::add, x, c.experts > 0 ? mixture(b, n) : b.gated_mlp(n, activation_of(c, "silu")));
+    x = b.binary("resid2", OpType::add, x, b.has_experts() ? mixture(b, n) : b.gated_mlp(n, activation_of(c, "silu")));
     if (i < c.image_layers) x = b.add_image_rows(x, i + 1);
   }
   b.set_layer(-1);

@@ -119,6 +119,17 @@ std::string GraphBuilder::constant(std::string_view name, std::vector<Dim> shape
   return whole;
 }
 
+std::string GraphBuilder::part(std::string_view name, std::vector<Dim> shape, const Cut& cut, Element element) {
+  const bool is_known = graph_.find(full(name)) != nullptr;
+  const bool by_group = shape.size() == 3 && shape[0].value == cut.groups;
+  std::string whole = constant(name, std::move(shape), element);
+  if (is_known) return whole;
+  TensorDesc& tensor = graph_.tensors.back();
+  tensor.cut = cut;
+  tensor.keys.resize(by_group ? static_cast<std::size_t>(cut.groups) : 1, tensor.keys.front());
+  return whole;
+}
+
 std::string GraphBuilder::embedding(double factor) {
   const std::string table = constant("embed.weight", {config().vocabulary, config().hidden});
   std::string x = node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
@@ -130,11 +141,11 @@ std::string GraphBuilder::add_image_rows(const std::string& x, Extent part) {
   return node("images", OpType::add_image, {x, graph_.image_rows}, shape_of(x), {{"begin", part * config().hidden}});
 }
 
-std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, double offset, Extent width) {
+std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, double offset, Extent width, double eps) {
   const std::vector<Dim> shape = shape_of(x);
   if (width == 0) width = shape[1].value;
   return node(id, OpType::rms_norm, {x, constant(fmt::format("{}.weight", id), {width}, Element::f32)}, shape,
-              {{"eps", config().norm_eps}, {"weight_offset", offset}, {"width", width}});
+              {{"eps", eps > 0 ? eps : config().norm_eps}, {"weight_offset", offset}, {"width", width}});
 }
 
 std::string GraphBuilder::group_norm(std::string_view id, const std::string& x, Extent groups) {
@@ -175,6 +186,12 @@ std::string GraphBuilder::group_columns(std::string_view id, const std::string& 
               {{"groups", groups}, {"begin", begin}, {"count", count}});
 }
 
+std::string GraphBuilder::group_concat(std::string_view id, const std::string& x, const std::string& y, Extent groups) {
+  const std::vector<Dim> shape = shape_of(x);
+  return node(id, OpType::group_concat, {x, y}, {shape[0], shape[1].value + shape_of(y)[1].value},
+              {{"groups", groups}});
+}
+
 std::string GraphBuilder::unary(std::string_view id, OpType op, const std::string& x,
                                 std::map<std::string, Attribute> attributes) {
   return node(id, op, {x}, shape_of(x), std::move(attributes));
@@ -192,31 +209,42 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
   }
   if (options.rope && c.rope_dims > 0) {
     const bool local_base = options.local && c.rope_local_base > 0;
-    const std::string pairs = options.pairs == RopePairs::halves ? "halves" : "neighbours";
-    const auto turned = [&](std::string_view id, const std::string& x, Extent heads) {
-      return node(id, OpType::rope, {x}, shape_of(x),
-                  {{"heads", heads}, {"dims", c.rope_dims}, {"pairs", pairs}, {"local", Extent{local_base}}});
-    };
-    q = turned("q_rope", q, c.heads);
-    k = turned("k_rope", k, c.kv_heads);
+    q = turned("q_rope", q, c.heads, options.pairs, local_base);
+    k = turned("k_rope", k, c.kv_heads, options.pairs, local_base);
   }
-  const Extent width = c.kv_heads * c.head_dim, window = options.local ? c.window : 0;
+  const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
+  return linear("o", attend(q, k, v, c.heads, c.kv_heads, scale, options), c.hidden, options.output_bias,
+                options.output_transposed);
+}
+
+std::string GraphBuilder::turned(std::string_view id, const std::string& x, Extent heads, RopePairs pairs, bool local) {
+  return node(id, OpType::rope, {x}, shape_of(x),
+              {{"heads", heads},
+               {"dims", config().rope_dims},
+               {"pairs", std::string(pairs == RopePairs::halves ? "halves" : "neighbours")},
+               {"local", Extent{local}}});
+}
+
+std::string GraphBuilder::attend(const std::string& q, const std::string& k, const std::string& v, Extent heads,
+                                 Extent kv_heads, double scale, const AttentionOptions& options) {
+  const Extent width = shape_of(k)[1].value, window = options.local ? config().window : 0;
   std::vector<std::string> inputs = {q, k, v};
   for (const char* name : {"k_cache", "v_cache"}) {
+    if (inputs.size() == 4 && k == v) {
+      inputs.push_back(inputs.back());
+      break;
+    }
     inputs.push_back(full(name));
     graph_.tensors.push_back({inputs.back(),
                               {window > 0 ? Symbol::recent : Symbol::length, width},
                               Element::cache,
                               TensorStorage::kv_cache});
   }
-  const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
-  const std::string mixed = node("attn", OpType::attention, std::move(inputs), shape_of(q),
-                                 {{"heads", c.heads},
-                                  {"kv_heads", c.kv_heads},
-                                  {"scale", scale},
-                                  {"window", window},
-                                  {"soft_cap", options.soft_cap}});
-  return linear("o", mixed, c.hidden, options.output_bias, options.output_transposed);
+  if (options.sinks) inputs.push_back(constant("sinks", {heads}, Element::f32));
+  std::map<std::string, Attribute> attributes = {
+      {"heads", heads}, {"kv_heads", kv_heads}, {"scale", scale}, {"window", window}, {"soft_cap", options.soft_cap}};
+  if (options.alibi > 0) attributes["alibi"] = options.alibi;
+  return node("attn", OpType::attention, std::move(inputs), shape_of(q), std::move(attributes));
 }
 
 std::string GraphBuilder::state(std::string_view name, Extent width) {
@@ -265,10 +293,41 @@ std::string GraphBuilder::state_space_scan(const std::string& x, const std::stri
 std::string GraphBuilder::experts(const std::string& x, Extent width) {
   const ModelConfig& c = config();
   const std::vector<Dim> wide = {c.experts, width, c.hidden}, back = {c.experts, c.hidden, width};
-  return node("experts", OpType::experts,
-              {x, constant("router.weight", {c.experts, c.hidden}), constant("gates.weight", wide),
-               constant("ups.weight", wide), constant("downs.weight", back)},
-              shape_of(x), {{"used", c.experts_per_token}, {"shares", Extent{c.expert_weights_are_shares}}});
+  return experts_of(x, {constant("gates.weight", wide), constant("ups.weight", wide), constant("downs.weight", back)});
+}
+
+std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::string> constants) {
+  const ModelConfig& c = config();
+  const bool has_biases = constants.size() > 3, is_corrected = has("router.correction");
+  std::vector<std::string> inputs = {x, constant("router.weight", {c.experts, c.hidden})};
+  inputs.insert(inputs.end(), constants.begin(), constants.begin() + 3);
+  if (has_biases) {
+    inputs.push_back(constant("router.bias", {c.experts}, Element::f32));
+    inputs.insert(inputs.end(), constants.begin() + 3, constants.end());
+  }
+  if (is_corrected) inputs.push_back(constant("router.correction", {c.experts}, Element::f32));
+  return node("experts", OpType::experts, std::move(inputs), shape_of(x),
+              {{"used", c.experts_per_token},
+               {"shares", Extent{c.expert_weights_are_shares}},
+               {"biases", Extent{has_biases}},
+               {"corrected", Extent{is_corrected}},
+               {"sigmoid", Extent{c.routing.is_sigmoid}},
+               {"groups", c.routing.groups},
+               {"groups_used", c.routing.groups_used},
+               {"factor", c.routing.factor},
+               {"alpha", c.swiglu_alpha},
+               {"limit", c.swiglu_limit}});
+}
+
+bool GraphBuilder::has_experts() const {
+  const ModelConfig& c = config();
+  return c.experts > 0 && (c.expert_layers.empty() || c.expert_layers[static_cast<std::size_t>(layer_)]);
+}
+
+std::string GraphBuilder::named_mlp(std::string_view prefix, const std::string& x, Extent width, OpType activation) {
+  const auto id = [&](std::string_view part) { return fmt::format("{}_{}", prefix, part); };
+  const std::string gate = unary(id("act"), activation, linear(id("gate"), x, width)), up = linear(id("up"), x, width);
+  return linear(id("down"), binary(id("glu"), OpType::mul, gate, up), config().hidden);
 }
 
 std::string GraphBuilder::gated_mlp(const std::string& x, OpType activation, Bias bias) {

@@ -31,13 +31,15 @@ class GraphBuilder {
                    std::map<std::string, Attribute> attributes = {});
   std::string constant(std::string_view name, std::vector<Dim> shape, Element element = Element::weight,
                        bool transposed = false);
+  /// A constant that is a part of the tensor of that name in files.
+  std::string part(std::string_view name, std::vector<Dim> shape, const Cut& cut, Element element = Element::weight);
 
   /// The rows of tokens times `factor`, and those of images where the model reads them.
   std::string embedding(double factor = 1);
   /// x with a further part of the rows of images added, where the pass has some.
   std::string add_image_rows(const std::string& x, Extent part);
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
-  std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0);
+  std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0, double eps = 0);
   /// RMS norms of equal parts of x [T, n], each of its own mean, with a weight for every channel.
   std::string group_norm(std::string_view id, const std::string& x, Extent groups);
   std::string layer_norm(std::string_view id, const std::string& x, double offset = 0, Bias bias = Bias::required);
@@ -49,6 +51,8 @@ class GraphBuilder {
   std::string columns(std::string_view id, const std::string& x, Extent begin, Extent count);
   /// Of x [T, groups n] those columns of every group, side by side.
   std::string group_columns(std::string_view id, const std::string& x, Extent groups, Extent begin, Extent count);
+  /// Of x [T, groups m] and y [T, groups n] the columns of each group, side by side.
+  std::string group_concat(std::string_view id, const std::string& x, const std::string& y, Extent groups);
   std::string unary(std::string_view id, OpType op, const std::string& x,
                     std::map<std::string, Attribute> attributes = {});
   std::string binary(std::string_view id, OpType op, const std::string& x, const std::string& y);
@@ -62,9 +66,16 @@ class GraphBuilder {
     bool norms_all_heads = false;      // one norm over all heads
     Bias output_bias = Bias::none;
     bool output_transposed = false;
+    bool sinks = false;  // a logit of each head takes weight
+    double alibi = 0;    // as the configuration's
   };
   /// Positions, cache, attention and output projection, from q, k and v.
   std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);
+  /// Cache and attention alone, of heads whose queries and keys are as wide as values. If v is k, both have one cache.
+  std::string attend(const std::string& q, const std::string& k, const std::string& v, Extent heads, Extent kv_heads,
+                     double scale, const AttentionOptions& options);
+  /// The first `rope_dims` columns of each head turned with the position.
+  std::string turned(std::string_view id, const std::string& x, Extent heads, RopePairs pairs, bool local = false);
   /// x after its convolution with the inputs before it, which a state keeps.
   std::string short_convolution(std::string_view id, const std::string& x);
   /// The scans of the layer, with D x added; the states go from pass to pass.
@@ -72,6 +83,12 @@ class GraphBuilder {
   std::string state_space_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
   /// The sum of a token's experts of `width`, weighted by its router.
   std::string experts(const std::string& x, Extent width);
+  /// The same of constants: gates, ups and downs, and behind them the biases of gates, ups and downs if there are some.
+  std::string experts_of(const std::string& x, std::vector<std::string> constants);
+  /// Whether the layer has experts.
+  bool has_experts() const;
+  /// An MLP of names as "shared_gate", with its own width.
+  std::string named_mlp(std::string_view prefix, const std::string& x, Extent width, OpType activation);
   /// down(activation(gate(x)) * up(x)).
   std::string gated_mlp(const std::string& x, OpType activation, Bias bias = Bias::none);
   std::string gate_and_up(std::string gate, const std::string& up, OpType activation, Bias bias = Bias::none);

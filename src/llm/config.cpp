@@ -15,11 +15,6 @@
 namespace weft::llm {
 namespace {
 
-// A model without attention counts positions, but nothing depends on how many there are.
-constexpr Extent kContextWithoutAttention = 1 << 20, kHeadWithoutAttention = 2;
-
-// ---- config.json -------------------------------------------------------------------------------------------------------
-
 /// The number of rotary channels of a head, if a key gives it.
 void read_turning_part(const Keys& keys, ModelConfig& config) {
   const double part = keys.number({"partial_rotary_factor", "rotary_pct"}, -1.0);
@@ -127,14 +122,6 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
        {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
         Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", false}, Flag{"qk_layernorm", false}})
     if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
-  if (config.architecture == "olmo" && keys.find({"clip_qkv"}))
-    keys.fail("clip_qkv", "is given; Weft runs the OLMo models that do not clip queries, keys and values");
-  if (config.experts > 0 && config.architecture.starts_with("qwen")) {
-    if (const Extent step = keys.size({"decoder_sparse_step"}, 1); step != 1)
-      keys.fail("decoder_sparse_step", fmt::format("is {}; Weft runs the models with experts in all layers", step));
-    if (const Json* plain = keys.find({"mlp_only_layers"}); plain && !plain->empty())
-      keys.fail("mlp_only_layers", "is not empty; Weft runs the models with experts in all layers");
-  }
   if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
@@ -146,13 +133,15 @@ void read_windows(const Keys& keys, ModelConfig& c) {
   const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
                      c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text" ||
                      c.architecture == "ministral" || c.architecture == "starcoder2" || c.architecture == "olmo3" ||
-                     c.architecture == "cohere2" || c.architecture == "exaone4";
+                     c.architecture == "cohere2" || c.architecture == "exaone4" || c.architecture == "gpt_oss";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
     if (!types->is_array()) keys.fail("layer_types", "is not a list");
     for (const Json& type : *types) c.local_layers.push_back(type == "sliding_attention");
   } else if (const Extent pattern = keys.size({"sliding_window_pattern", "_sliding_window_pattern"}, 0); pattern > 0) {
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
+  } else if (c.architecture == "gpt_oss") {
+    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i % 2 == 0);
   } else if (c.window > 0 && c.architecture.starts_with("qwen")) {
     const Extent first = keys.size({"max_window_layers"}, 28);
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i >= first);
@@ -176,18 +165,22 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.sees_images_whole = c.reads_images && c.architecture == "gemma3_text";
   c.name = whole.text({"_name_or_path"}, "");
   c.vocabulary = keys.size({"vocab_size"});
-  c.hidden = keys.size({"hidden_size", "n_embd"});
-  c.layers = keys.size({"num_hidden_layers", "n_layer"});
+  c.hidden = keys.size({"hidden_size", "n_embd", "n_embed", "d_model"});
+  c.layers = keys.size({"num_hidden_layers", "n_layer", "n_layers"});
   read_state_space(keys, c);
   const bool has_attention = c.state_space.inner == 0 || !c.state_space.layers.empty();
-  c.heads = has_attention ? keys.size({"num_attention_heads", "n_head"}) : 1;
+  c.heads = has_attention ? keys.size({"num_attention_heads", "n_head", "n_heads"}) : 1;
   c.kv_heads = keys.size({"num_key_value_heads"}, c.heads);
   const UsualKeys usual = usual_of(c.architecture);
   const Extent usual_width = usual.head_dim > 0 ? usual.head_dim : c.heads > 0 ? c.hidden / c.heads : 0;
   c.head_dim = has_attention ? keys.size({"head_dim"}, usual_width) : kHeadWithoutAttention;
   c.intermediate = keys.size({"shared_intermediate_size", "intermediate_size", "n_inner"}, 4 * c.hidden);
-  c.context = keys.size({"max_position_embeddings", "n_positions"}, has_attention ? 2048 : kContextWithoutAttention);
+  c.context = keys.size({"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"},
+                        has_attention ? 2048 : kContextWithoutAttention);
   if (c.architecture == "falcon") read_falcon(keys, c);
+  if (c.architecture == "bloom") read_bloom(keys, c);
+  if (c.architecture == "mpt") read_mpt(keys, c);
+  if (c.architecture == "olmo") c.qkv_limit = keys.number({"clip_qkv"}, 0.0);
   if (c.architecture == "lfm2") read_lfm2(keys, c);
   c.norm_eps =
       keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps"}, usual.norm_eps);
@@ -205,7 +198,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.tied = keys.flag("tie_word_embeddings", keys.flag("tie_embedding", usual.tied));
   c.rope_base = keys.number({"rope_theta", "rotary_emb_base"}, usual.rope_base);
   c.rope_local_base = keys.number({"rope_local_base_freq"}, c.architecture == "gemma3_text" ? 10000.0 : 0.0);
-  c.rope_dims = static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
+  c.rope_dims = c.alibi > 0 ? 0 : static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
   read_factors(keys, usual, c);
   if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
   read_turning_part(keys, c);
@@ -230,6 +223,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
     if (c.rope_scaling.factor == 1)
       c.rope_scaling.factor = static_cast<double>(c.context) / static_cast<double>(c.rope_scaling.original_context);
   }
+  if (c.architecture.starts_with("deepseek")) read_latent(keys, c);
   read_windows(keys, c);
   if (const Json* list = keys.find({"no_rope_layers"})) {  // 1: the layer turns
     if (!list->is_array()) keys.fail("no_rope_layers", "is not a list");
@@ -254,11 +248,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
   // Command R7B and EXAONE 4 know positions only where they see a window.
   if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) c.rope_layers = c.local_layers;
-  c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
-  c.experts_per_token = keys.size({"num_experts_per_tok"}, 0);
-  c.expert_intermediate = keys.size({"moe_intermediate_size"}, c.intermediate);
-  if (c.architecture == "qwen2_moe") c.shared_intermediate = keys.size({"shared_expert_intermediate_size"}, 5632);
-  if (c.architecture.starts_with("qwen")) c.expert_weights_are_shares = keys.flag("norm_topk_prob", false);
+  read_experts(keys, c);
   refuse_what_is_unknown(keys, c);
   const Json* end = whole.find({"eos_token_id"});
   if (!end) end = keys.find({"eos_token_id"});
@@ -268,97 +258,6 @@ ModelConfig config_from_json(const Json& json, std::string source) {
       c.end_tokens.push_back(id.get<std::int64_t>());
     }
   }
-  check(c);
-  return c;
-}
-
-// ---- GGUF --------------------------------------------------------------------------------------------------------------
-
-ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
-  ModelConfig c;
-  c.source = m.source();
-  c.from_gguf = true;
-  c.architecture = m.get<std::string>("general.architecture");
-  c.name = m.get_or<std::string>("general.name", "");
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
-  const auto size = [&](std::string_view name, std::optional<Extent> fallback = {}) {
-    const std::string k = key(name);
-    if (fallback && !m.contains(k)) return *fallback;
-    // Some files give a number for each layer; Weft takes only models with equal layers.
-    const std::vector<std::int64_t> list = m.integers(k);
-    for (const std::int64_t each : list)
-      if (each != list[0])
-        throw FileError(fmt::format("{}: {} differs from layer to layer, which Weft does not support", c.source, k));
-    if (list.empty() || list[0] < 0 || list[0] > kSizeMax)
-      throw FileError(fmt::format("{}: {} is not a whole number from 0 to {}", c.source, k, kSizeMax));
-    return Extent{list[0]};
-  };
-  const auto number = [&](std::string_view name, double fallback) { return m.get_or<double>(key(name), fallback); };
-  c.vocabulary = vocabulary;
-  c.hidden = size("embedding_length");
-  c.layers = size("block_count");
-  const bool is_mamba = c.architecture == "mamba" || c.architecture == "mamba2";
-  if (is_mamba) {
-    StateSpace& s = c.state_space;
-    s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
-    (c.architecture == "mamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
-    if (c.architecture == "mamba2") s.groups = size("ssm.group_count", 1);
-    if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false))
-      throw FileError(fmt::format("{}: {} is true, which Weft does not support", c.source, key("ssm.dt_b_c_rms")));
-  }
-  c.heads = is_mamba ? 1 : size("attention.head_count");
-  c.kv_heads = is_mamba ? 1 : size("attention.head_count_kv", c.heads);
-  c.head_dim = is_mamba ? kHeadWithoutAttention : size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
-  if (size("attention.value_length", c.head_dim) != c.head_dim)
-    throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not support", c.source,
-                                key("attention.value_length")));
-  c.intermediate = is_mamba ? c.hidden : size("feed_forward_length");
-  c.context = is_mamba ? kContextWithoutAttention : size("context_length");
-  c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
-  c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
-  c.rope_local_base = number("rope.freq_base_swa", c.architecture == "gemma3" ? 10000.0 : 0.0);
-  c.rope_dims = size("rope.dimension_count", c.head_dim);
-  const std::string scaling = m.get_or<std::string>(key("rope.scaling.type"), "none");
-  RopeScaling& s = c.rope_scaling;
-  s.factor = number("rope.scaling.factor", number("rope.scale_linear", 1));
-  s.original_context = size("rope.scaling.original_context_length", 0);
-  s.attention_factor = number("rope.scaling.attn_factor", 0);
-  if (scaling == "linear" || (scaling == "none" && s.factor != 1))
-    s.kind = RopeScaling::Kind::linear;
-  else if (scaling == "yarn") {
-    s.kind = RopeScaling::Kind::yarn;
-    s.beta_fast = number("rope.scaling.yarn_beta_fast", s.beta_fast);
-    s.beta_slow = number("rope.scaling.yarn_beta_slow", s.beta_slow);
-    // Here the factor multiplies the computed value; it does not replace it.
-    if (s.attention_factor > 0 && s.factor > 1) s.attention_factor *= 0.1 * std::log(s.factor) + 1;
-  } else if (scaling == "longrope")
-    s.kind = RopeScaling::Kind::longrope;
-  else if (scaling != "none")
-    throw FileError(fmt::format("{}: {} is \"{}\"; known are none, linear, yarn and longrope", c.source,
-                                key("rope.scaling.type"), scaling));
-  c.window = size("attention.sliding_window", 0);
-  c.attention_soft_cap = number("attn_logit_softcapping", 0);
-  c.logit_soft_cap = number("final_logit_softcapping", 0);
-  c.experts = size("expert_count", 0);
-  c.experts_per_token = size("expert_used_count", 0);
-  c.expert_intermediate = size("expert_feed_forward_length", c.intermediate);
-  c.embedding_scale = number("embedding_scale", 1);
-  c.residual_scale = number("residual_scale", 1);
-  c.attention_scale = number("attention.scale", 0);
-  if (c.architecture == "granite") c.logit_scale = 1 / number("logit_scale", 1);
-  const bool is_command = c.architecture == "command-r" || c.architecture == "cohere2";
-  if (is_command) c.logit_scale = number("logit_scale", 0.0625);
-  c.is_parallel = is_command || c.architecture == "phi2" ||
-                  (c.architecture == "stablelm" && m.get_or<bool>(key("use_parallel_residual"), false));
-  if (c.architecture == "smollm3")
-    for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back((i + 1) % 4 != 0);
-  // Every fourth layer sees all positions, and knows none.
-  if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) {
-    for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % 4 != 0);
-    c.rope_layers = c.local_layers;
-  }
-  for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
-    if (const auto id = m.get_if<std::int64_t>(name)) c.end_tokens.push_back(*id);
   check(c);
   return c;
 }
@@ -390,6 +289,25 @@ void check(const ModelConfig& c) {
           fmt::format("no_rope_layers has {} entries for {} layers", c.rope_layers.size(), c.layers));
   require((c.experts == 0) == (c.experts_per_token == 0) && c.experts_per_token <= c.experts && c.experts <= 1024,
           fmt::format("{} of {} experts take part", c.experts_per_token, c.experts));
+  const Routing& r = c.routing;
+  require(r.groups >= 1 && r.groups_used >= 1 && r.groups_used <= r.groups &&
+              (c.experts == 0 ||
+               (c.experts % r.groups == 0 && c.experts / r.groups * r.groups_used >= c.experts_per_token)),
+          fmt::format(
+              "{} experts of a token are chosen in {} of {} groups of {} experts; groups are equal, and hold enough",
+              c.experts_per_token, r.groups_used, r.groups, c.experts));
+  require(c.expert_layers.empty() || static_cast<Extent>(c.expert_layers.size()) == c.layers,
+          fmt::format("the layers with experts are said for {} layers of {}", c.expert_layers.size(), c.layers));
+  const LatentAttention& l = c.latent;
+  require(l.rank == 0 || (l.rank <= 1 << 14 && l.query_rank <= 1 << 16 && l.value_dim >= 1 && l.value_dim <= 1 << 12 &&
+                          c.rope_dims >= 2 && c.rope_dims < c.head_dim),
+          fmt::format(
+              "latent attention of rank {} (queries {}), with values of {} channels and {} of {} turning, does not fit",
+              l.rank, l.query_rank, l.value_dim, c.rope_dims, c.head_dim));
+  require(c.qkv_limit >= 0, "the limit of queries, keys and values is negative");
+  require(c.alibi == 0 || c.kv_heads == c.heads, "heads share keys, which Weft does not run with slopes");
+  require(c.alibi >= 0 && c.alibi <= 64,
+          fmt::format("slopes go down to 2^-{}; the number must be from 0 to 64", c.alibi));
   check_state_space(c);
   if (!c.rope_sections.empty()) {
     const bool is_positive =

@@ -39,6 +39,23 @@ struct StateSpace {
   std::vector<bool> layers;          // which layers; the others have attention
 };
 
+/// How a router's logits become weights of experts.
+struct Routing {
+  bool is_sigmoid = false;             // of each logit; else a softmax of all
+  Extent groups = 1, groups_used = 1;  // only experts of the best groups take part
+  double factor = 1;                   // of the weights
+};
+
+/// Attention over rows that are smaller than the keys and values that they stand for (DeepSeek). `head_dim` is the width of a
+/// query then, of which the last `rope_dims` turn.
+struct LatentAttention {
+  Extent rank = 0;        // channels of a row, beside those that turn; 0: the usual attention
+  Extent query_rank = 0;  // 0: queries are one product
+  Extent value_dim = 0;   // of a head
+  bool turns_halves = false;
+  bool joins_products = true;  // the file has those for keys and values of all heads in one tensor
+};
+
 struct ModelConfig {
   std::string architecture;  ///< as the file names it
   std::string name;          ///< of the model, or ""
@@ -72,7 +89,13 @@ struct ModelConfig {
   Extent experts = 0, experts_per_token = 0;
   Extent expert_intermediate = 0, shared_intermediate = 0;  ///< of each expert, and of one that all tokens use
   bool expert_weights_are_shares = true;                    ///< of a token's experts, and not of all
-  bool is_parallel = false;                                 ///< attention and MLP read the same x, and both are added
+  Routing routing;
+  std::vector<bool> expert_layers;            ///< layers with experts; empty: all
+  double swiglu_alpha = 0, swiglu_limit = 0;  ///< of experts whose SwiGLU is clamped; 0: it is not
+  LatentAttention latent;
+  double qkv_limit = 0;      ///< queries, keys and values are held within [-limit, limit]; 0: they are not
+  double alibi = 0;          ///< scores fall with distance, by slopes down to 2^-alibi; 0: they do not
+  bool is_parallel = false;  ///< attention and MLP read the same x, and both are added
   StateSpace state_space;
   double embedding_scale = 1, residual_scale = 1,
          logit_scale = 1;      // factors of embeddings, of what layers add, of logits

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "llm/config.hpp"
 #include "llm/config_keys.hpp"
@@ -21,6 +22,17 @@ UsualKeys usual_of(std::string_view architecture);
 void read_factors(const Keys& keys, const UsualKeys& usual, ModelConfig& config);
 /// Falcon's keys and its ways to share keys between heads.
 void read_falcon(const Keys& keys, ModelConfig& config);
+/// Layers with experts; if there are none, the model has no experts.
+void set_expert_layers(ModelConfig& config, std::vector<bool> layers);
+/// Experts: how many, in which layers, and how they are chosen.
+void read_experts(const Keys& keys, ModelConfig& config);
+/// The scale of scores of latent attention, which grows with the context: twice by 1 + growth ln(factor).
+double latent_scale(const ModelConfig& config, double growth);
+/// DeepSeek's widths of attention. Behind what `config` knows of positions.
+void read_latent(const Keys& keys, ModelConfig& config);
+/// Slopes, limits and widths of those that know positions by distances.
+void read_bloom(const Keys& keys, ModelConfig& config);
+void read_mpt(const Keys& keys, ModelConfig& config);
 /// LFM2's width of an MLP: two thirds of what its file says, times a factor, up to a multiple.
 void read_lfm2(const Keys& keys, ModelConfig& config);
 

@@ -7,5 +7,7 @@ namespace weft::llm {
 
 using Keys = io::ConfigKeys;
 inline constexpr Extent kSizeMax = Keys::kSizeMax;
+// A model without attention counts positions, but nothing depends on how many there are.
+inline constexpr Extent kContextWithoutAttention = 1 << 20, kHeadWithoutAttention = 2;
 
 }  // namespace weft::llm

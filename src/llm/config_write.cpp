@@ -47,6 +47,11 @@ constexpr Architecture kArchitectures[] = {
     {"starcoder2", "starcoder2", "Starcoder2ForCausalLM"},
     {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"},
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
+    {"bloom", "bloom", "BloomForCausalLM"},
+    {"mpt", "mpt", "MptForCausalLM"},
+    {"gpt_oss", "gpt-oss", "GptOssForCausalLM"},
+    {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM"},
+    {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM"},
 };
 
 std::vector<double> all_tidy(std::vector<double> values) {
@@ -59,16 +64,6 @@ const OpNode* node_of(const ModelGraph& graph, Extent layer, std::string_view id
   const auto found =
       std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const OpNode& n) { return n.id == name; });
   return found == graph.nodes.end() ? nullptr : &*found;
-}
-
-/// How much the frequencies are slowed, a factor a pair.
-std::vector<double> slowing_of(const ModelConfig& config) {
-  ModelConfig plain = config;
-  plain.rope_scaling = {};
-  const std::vector<double> from = rope_table(plain, config.context, false).frequencies;
-  std::vector<double> factors = rope_table(config, config.context, false).frequencies;
-  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = from[i] / factors[i];
-  return factors;
 }
 
 /// The settings of Llama 3 behind the factors of a GGUF file, if they are one of the two sets that models use.
@@ -108,6 +103,13 @@ Json scaling_to_json(const ModelConfig& c) {
               {"original_max_position_embeddings", original},
               {"beta_fast", tidy(s.beta_fast)},
               {"beta_slow", tidy(s.beta_slow)}};
+      if (!s.truncate) json["truncate"] = false;
+      if (c.latent.rank > 0) {
+        // The scale of scores is twice 1 + 0.1 mscale ln(factor), and the same factors cancel in cosine and sine.
+        const double by = std::sqrt(c.attention_scale * std::sqrt(static_cast<double>(c.head_dim)));
+        const double mscale = tidy(std::round((by - 1) / (0.1 * std::log(s.factor)) * 1e5) / 1e5);
+        json.update({{"mscale", mscale}, {"mscale_all_dim", mscale}});
+      }
       break;
     case Kind::longrope:
       json = {{c.architecture == "phi3" ? "type" : "rope_type", "longrope"},
@@ -125,6 +127,32 @@ Json scaling_to_json(const ModelConfig& c) {
   return json;
 }
 
+void add_deepseek(Json& json, const ModelGraph& graph, const ModelConfig& c) {
+  json["head_dim"] = c.rope_dims;
+  json.update({{"qk_rope_head_dim", c.rope_dims},
+               {"qk_nope_head_dim", c.head_dim - c.rope_dims},
+               {"v_head_dim", c.latent.value_dim},
+               {"kv_lora_rank", c.latent.rank},
+               {"q_lora_rank", c.latent.query_rank > 0 ? Json(c.latent.query_rank) : Json()},
+               {"attention_bias", graph.find("layer0.kv_a.bias") != nullptr},
+               {"first_k_dense_replace", leading_dense(c)}});
+  json.erase("mlp_bias");
+  if (c.architecture == "deepseek_v3") json["rope_interleave"] = !c.latent.turns_halves;
+  if (c.experts == 0) return;
+  json.update({{"n_routed_experts", c.experts},
+               {"num_experts_per_tok", c.experts_per_token},
+               {"moe_intermediate_size", c.expert_intermediate},
+               {"n_shared_experts", c.shared_intermediate / c.expert_intermediate},
+               {"norm_topk_prob", c.expert_weights_are_shares},
+               {"routed_scaling_factor", tidy(c.routing.factor)},
+               {"n_group", c.routing.groups},
+               {"topk_group", c.routing.groups_used},
+               {"topk_method", c.routing.is_sigmoid   ? "noaux_tc"
+                               : c.routing.groups > 1 ? "group_limited_greedy"
+                                                      : "greedy"},
+               {"scoring_func", c.routing.is_sigmoid ? "sigmoid" : "softmax"}});
+}
+
 }  // namespace
 
 double tidy(double value) {
@@ -140,6 +168,7 @@ std::string architecture_elsewhere(const ModelConfig& c) {
   } else {
     if (c.architecture == "llama" && c.experts > 0) return "mixtral";
     if (c.architecture == "llama" && c.window > 0) return "mistral";
+    if (c.architecture == "deepseek2") return c.routing.is_sigmoid ? "deepseek_v3" : "deepseek_v2";
     for (const Architecture& each : kArchitectures)
       if (each.gguf == c.architecture) return std::string(each.hf);
   }
@@ -175,6 +204,27 @@ Json config_to_json(const ModelGraph& graph) {
                  {"activation_function", c.activation == "gelu" ? "gelu" : "gelu_new"}});
     return json;
   }
+  if (c.architecture == "bloom") {
+    json.update({{"hidden_size", c.hidden},
+                 {"n_layer", c.layers},
+                 {"n_head", c.heads},
+                 {"seq_length", c.context},
+                 {"layer_norm_epsilon", tidy(c.norm_eps)}});
+    return json;
+  }
+  if (c.architecture == "mpt") {
+    Json attention = {{"alibi", true}, {"alibi_bias_max", std::llround(c.alibi)}};
+    if (c.qkv_limit > 0) attention["clip_qkv"] = tidy(c.qkv_limit);
+    if (c.attention_scale > 0) attention["softmax_scale"] = tidy(c.attention_scale);
+    json.update({{"d_model", c.hidden},
+                 {"n_layers", c.layers},
+                 {"n_heads", c.heads},
+                 {"max_seq_len", c.context},
+                 {"expansion_ratio", c.intermediate / c.hidden},
+                 {"layer_norm_epsilon", tidy(c.norm_eps)},
+                 {"attn_config", attention}});
+    return json;
+  }
   json.update({{"hidden_size", c.hidden},
                {"num_hidden_layers", c.layers},
                {"num_attention_heads", c.heads},
@@ -189,7 +239,7 @@ Json config_to_json(const ModelGraph& graph) {
                {"attention_bias", graph.find("layer0.q.bias") != nullptr},
                {"mlp_bias", graph.find("layer0.gate.bias") != nullptr},
                {"sliding_window", c.window > 0 ? Json(c.window) : Json()}});
-  if (c.rope_dims != c.head_dim)
+  if (c.rope_dims != c.head_dim && c.latent.rank == 0)
     json["partial_rotary_factor"] = static_cast<double>(c.rope_dims) / static_cast<double>(c.head_dim);
   if (c.architecture == "phi3" && c.rope_scaling.original_context > 0)
     json["original_max_position_embeddings"] = c.rope_scaling.original_context;
@@ -214,6 +264,13 @@ Json config_to_json(const ModelGraph& graph) {
                  {"num_experts_per_tok", c.experts_per_token},
                  {"moe_intermediate_size", c.expert_intermediate},
                  {"norm_topk_prob", c.expert_weights_are_shares}});
+  if (c.architecture == "gpt_oss")
+    json.update({{"num_local_experts", c.experts},
+                 {"num_experts_per_tok", c.experts_per_token},
+                 {"intermediate_size", c.expert_intermediate},
+                 {"swiglu_alpha", c.swiglu_alpha},
+                 {"swiglu_limit", c.swiglu_limit}});
+  if (c.latent.rank > 0) add_deepseek(json, graph, c);
   if (c.architecture == "mixtral")
     json.update({{"num_local_experts", c.experts}, {"num_experts_per_tok", c.experts_per_token}});
 
@@ -226,6 +283,7 @@ Json config_to_json(const ModelGraph& graph) {
     kinds.push_back(local ? "sliding_attention" : "full_attention");
     turns.push_back(node_of(graph, i, "q_rope") ? 1 : 0);
   }
+  if (c.architecture == "gpt_oss") json["layer_types"] = kinds;
   if (c.architecture.starts_with("qwen") || c.architecture == "smollm3") {
     json.update({{"use_sliding_window", some_local}, {"layer_types", kinds}});
     if (!some_local) json["sliding_window"] = nullptr;
@@ -241,90 +299,6 @@ Json config_to_json(const ModelGraph& graph) {
   }
   if (c.rope_local_base > 0) json["rope_local_base_freq"] = tidy(c.rope_local_base);
   return json;
-}
-
-GgufConfig config_to_gguf(const ModelGraph& graph) {
-  using Kind = RopeScaling::Kind;
-  const ModelConfig& c = graph.config;
-  GgufConfig out;
-  const std::string architecture = c.from_gguf ? c.architecture : architecture_elsewhere(c);
-  out.metadata.set("general.architecture", architecture);
-  if (!c.name.empty()) out.metadata.set("general.name", c.name);
-  const auto size = [&](std::string_view key, Extent value) {
-    out.metadata.set(fmt::format("{}.{}", architecture, key), static_cast<std::uint32_t>(value));
-  };
-  const auto number = [&](std::string_view key, double value) {
-    out.metadata.set(fmt::format("{}.{}", architecture, key), static_cast<float>(value));
-  };
-  size("vocab_size", c.vocabulary);
-  size("context_length", c.context);
-  size("embedding_length", c.hidden);
-  size("block_count", c.layers);
-  size("feed_forward_length", c.intermediate);
-  size("attention.head_count", c.heads);
-  size("attention.head_count_kv", c.kv_heads);
-  const bool has_layer_norms =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const OpNode& n) { return n.op == OpType::layer_norm; });
-  number(has_layer_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
-  if (architecture == "gpt2") return out;
-  size("attention.key_length", c.head_dim);
-  size("attention.value_length", c.head_dim);
-  size("rope.dimension_count", c.rope_dims);
-  number("rope.freq_base", c.rope_base);
-  if (c.rope_local_base > 0) number("rope.freq_base_swa", c.rope_local_base);
-  if (c.window > 0) size("attention.sliding_window", c.window);
-  if (c.attention_soft_cap > 0) number("attn_logit_softcapping", c.attention_soft_cap);
-  if (c.logit_soft_cap > 0) number("final_logit_softcapping", c.logit_soft_cap);
-  if (c.experts > 0) {
-    size("expert_count", c.experts);
-    size("expert_used_count", c.experts_per_token);
-    if (c.expert_intermediate != c.intermediate) size("expert_feed_forward_length", c.expert_intermediate);
-  }
-  if (!c.rope_sections.empty()) {
-    std::vector<std::int32_t> sections(c.rope_sections.begin(), c.rope_sections.end());
-    sections.push_back(0);  // GGUF has room for a fourth axis
-    out.metadata.set(architecture + ".rope.dimension_sections", io::GgufArray(sections));
-  }
-  if (c.embedding_scale != 1) number("embedding_scale", c.embedding_scale);
-  if (c.residual_scale != 1) number("residual_scale", c.residual_scale);
-  if (c.attention_scale > 0) number("attention.scale", c.attention_scale);
-  if (architecture == "granite") number("logit_scale", 1 / c.logit_scale);
-  if (architecture == "command-r" || architecture == "cohere2") number("logit_scale", c.logit_scale);
-  if (architecture == "stablelm") out.metadata.set(architecture + ".use_parallel_residual", c.is_parallel);
-  const RopeScaling& s = c.rope_scaling;
-  const auto as_floats = [](const std::vector<double>& values) {
-    return std::vector<float>(values.begin(), values.end());
-  };
-  const double magnitude = rope_table(c, c.context, false).magnitude;
-  const Extent original = s.original_context > 0 ? s.original_context : c.context;
-  switch (s.kind) {
-    case Kind::none: break;
-    case Kind::linear:
-      out.metadata.set(architecture + ".rope.scaling.type", std::string("linear"));
-      number("rope.scaling.factor", s.factor);
-      break;
-    case Kind::llama3: out.factors["rope_freqs.weight"] = as_floats(slowing_of(c)); break;
-    case Kind::yarn:
-      out.metadata.set(architecture + ".rope.scaling.type", std::string("yarn"));
-      number("rope.scaling.factor", s.factor);
-      size("rope.scaling.original_context_length", original);
-      number("rope.scaling.attn_factor", magnitude / (0.1 * std::log(std::max(s.factor, 1.0)) + 1));
-      number("rope.scaling.yarn_beta_fast", s.beta_fast);
-      number("rope.scaling.yarn_beta_slow", s.beta_slow);
-      break;
-    case Kind::longrope:
-      if (s.short_factors == s.long_factors && magnitude == 1) {
-        out.factors["rope_freqs.weight"] = as_floats(s.long_factors);
-        break;
-      }
-      out.metadata.set(architecture + ".rope.scaling.type", std::string("longrope"));
-      size("rope.scaling.original_context_length", original);
-      number("rope.scaling.attn_factor", magnitude);
-      out.factors["rope_factors_short.weight"] = as_floats(s.short_factors);
-      out.factors["rope_factors_long.weight"] = as_floats(s.long_factors);
-      break;
-  }
-  return out;
 }
 
 }  // namespace weft::llm

@@ -15,6 +15,11 @@ double tidy(double value);
 /// The model_type or general.architecture that the other kind of file calls a model by.
 std::string architecture_elsewhere(const ModelConfig& config);
 
+/// How much the frequencies of positions are slowed, a factor a pair.
+std::vector<double> slowing_of(const ModelConfig& config);
+/// Layers before the first that has experts.
+Extent leading_dense(const ModelConfig& config);
+
 /// The config.json of a model whose graph this is, but for its tokens and dtype.
 Json config_to_json(const ModelGraph& graph);
 

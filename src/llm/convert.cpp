@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -18,7 +19,7 @@
 #include "io/safetensors.hpp"
 #include "llm/builder.hpp"
 #include "llm/config_write.hpp"
-#include "llm/convert_values.hpp"
+#include "llm/convert_moves.hpp"
 #include "llm/convert_vocabulary.hpp"
 #include "llm/mmproj_write.hpp"
 #include "llm/model_folder.hpp"
@@ -45,126 +46,6 @@ ModelGraph graph_elsewhere(const ModelGraph& graph, const ModelConfig& elsewhere
   return build(elsewhere, [&](std::string_view key) { return keys.contains(key); });
 }
 
-/// How a kind of file writes a constant.
-struct Layout {
-  double offset = 0;  // is added when the model runs
-  Extent heads = 0;   // of rows that turn with the position
-  bool neighbours = false;
-};
-
-std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
-  std::unordered_map<std::string, const OpNode*> makers;
-  std::unordered_map<std::string, Layout> layouts;
-  for (const OpNode& node : graph.nodes) {
-    makers[node.output] = &node;
-    if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
-    if (node.op != OpType::rope) continue;
-    const OpNode& maker = *makers.at(node.inputs[0]);
-    const bool neighbours = std::get<std::string>(node.attributes.at("pairs")) == "neighbours";
-    if (maker.op != OpType::matmul) {
-      if (neighbours) throw InternalError(fmt::format("llm: {} rotates a tensor that no product makes", node.id));
-      continue;
-    }
-    for (std::size_t i = 1; i < maker.inputs.size(); ++i) {
-      layouts[maker.inputs[i]].heads = node.integer("heads");
-      layouts[maker.inputs[i]].neighbours = neighbours;
-    }
-  }
-  return layouts;
-}
-
-/// A constant during its conversion.
-struct Move {
-  std::vector<const io::SourceTensor*> from;
-  std::vector<std::string> to;
-  Shape shape;  // as the graph has it; of the first of several axes, the experts
-  bool from_transposed = false, to_transposed = false;
-  Layout from_layout, to_layout;
-  BlockType type = BlockType::f32;
-
-  bool turns_rows() const { return from_layout.heads > 0 && from_layout.neighbours != to_layout.neighbours; }
-};
-
-BlockType type_of(const Move& move, const ConvertOptions& options, bool to_gguf) {
-  const auto type = move.from[0]->type;
-  if (to_gguf && move.shape.rank() == 1) return BlockType::f32;
-  if (options.type) return *options.type;
-  return type == BlockType::f16 || type == BlockType::bf16 ? *type : BlockType::f32;
-}
-
-std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const TensorNames& names,
-                           const ConvertOptions& options) {
-  const auto from_layouts = layouts_of(from), to_layouts = layouts_of(to);
-  const auto layout = [](const auto& layouts, const std::string& name) {
-    const auto found = layouts.find(name);
-    return found == layouts.end() ? Layout{} : found->second;
-  };
-  std::vector<Move> moves;
-  for (const TensorDesc& target : to.tensors) {
-    if (target.keys.empty()) continue;
-    const TensorDesc& origin = from.at(target.name);
-    Move move;
-    for (const std::string& key : origin.keys) move.from.push_back(names.find(key));
-    move.to = target.keys;
-    for (const Dim& dim : target.shape) move.shape.push_back(dim.value);
-    move.from_transposed = origin.transposed;
-    move.to_transposed = target.transposed;
-    move.from_layout = layout(from_layouts, origin.name);
-    move.to_layout = layout(to_layouts, target.name);
-    move.type = type_of(move, options, to.config.from_gguf);
-    moves.push_back(std::move(move));
-  }
-  return moves;
-}
-
-Shape shape_of_part(const Move& move) {
-  Shape shape = move.shape;
-  if (move.to.size() > 1) shape = Shape(std::vector<Extent>(shape.begin() + 1, shape.end()));
-  if (move.to_transposed) std::swap(shape[0], shape[1]);
-  return shape;
-}
-
-std::vector<float> transposed(const std::vector<float>& values, std::size_t rows, std::size_t columns) {
-  std::vector<float> turned(values.size());
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < columns; ++c) turned[c * rows + r] = values[r * columns + c];
-  return turned;
-}
-
-/// The values of one of the tensors that are written.
-std::vector<float> values_of(const io::TensorSource& source, const Move& move, std::size_t part, Extent rope_dims) {
-  std::vector<float> values;
-  const auto append = [&](const io::SourceTensor& given) {
-    const io::LoadedTensor whole = io::TensorSource::loaded(given);
-    source.require_finite(whole.tensor);
-    const std::size_t before = values.size();
-    values.resize(before + static_cast<std::size_t>(given.shape.numel()));
-    source.read_f32(whole.tensor, std::span(values).subspan(before));
-  };
-  if (move.from.size() == 1 && move.to.size() > 1) {
-    io::SourceTensor slice = *move.from[0];
-    const std::size_t bytes = slice.data.size() / move.to.size();
-    slice.data = slice.data.subspan(part * bytes, bytes);
-    slice.shape = Shape(std::vector<Extent>(slice.shape.begin() + 1, slice.shape.end()));
-    append(slice);
-  } else if (move.from.size() > 1 && move.to.size() == 1) {
-    for (const io::SourceTensor* tensor : move.from) append(*tensor);
-  } else {
-    append(*move.from[part]);
-  }
-  if (const double add = move.from_layout.offset - move.to_layout.offset; add != 0)
-    for (float& value : values) value = static_cast<float>(value + add);
-  if (move.turns_rows())
-    values = with_rows_turned(values, move.from_layout.heads, rope_dims,
-                              move.shape.rank() > 1 ? static_cast<std::size_t>(move.shape[1]) : 1,
-                              move.to_layout.neighbours);
-  if (move.from_transposed != move.to_transposed) {
-    const auto rows = static_cast<std::size_t>(move.shape[0]), columns = static_cast<std::size_t>(move.shape[1]);
-    values = move.from_transposed ? transposed(values, columns, rows) : transposed(values, rows, columns);
-  }
-  return values;
-}
-
 /// Checks that both files describe the same computation.
 void require_same(const ModelGraph& from, const ModelGraph& to) {
   std::string problems;
@@ -177,6 +58,9 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
   };
   std::unordered_map<std::string, const OpNode*> nodes;
   for (const OpNode& node : to.nodes) nodes.emplace(node.id, &node);
+  std::set<std::string, std::less<>> products;
+  for (const OpNode& node : from.nodes)
+    if (node.op == OpType::matmul) products.insert(node.output);
   for (const OpNode& node : from.nodes) {
     const auto found = nodes.find(node.id);
     if (found == nodes.end() || found->second->op != node.op || found->second->inputs != node.inputs) {
@@ -184,7 +68,7 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
       continue;
     }
     for (const auto& [key, value] : node.attributes) {
-      if (key == "pairs" || key == "weight_offset") continue;  // are converted
+      if ((key == "pairs" && products.contains(node.inputs[0])) || key == "weight_offset") continue;  // are converted
       const Attribute& other = found->second->attributes.at(key);
       const double* number = std::get_if<double>(&value);
       if (number ? !near(*number, std::get<double>(other)) : value != other)
@@ -259,13 +143,13 @@ struct Conversion {
     to = graph_elsewhere(from, elsewhere);
     require_same(from, to);
     moves = moves_of(from, to, names, options);
+    outputs = outputs_of(moves);
     for (const Move& move : moves)
       for (const io::SourceTensor* tensor : move.from) total += tensor->size_bytes();
   }
-  void put(const Move& move, std::size_t part, const std::function<void(std::span<const std::byte>)>& sink) {
-    if (options.progress) options.progress(move.to[part], done, total);
-    put_as(move.type, values_of(source, move, part, config.rope_dims), source, move.to[part], sink);
-    for (const io::SourceTensor* tensor : move.from) done += tensor->size_bytes() / move.to.size();
+  void put(const Output& output, const std::function<void(std::span<const std::byte>)>& sink) {
+    if (options.progress) options.progress(output.name, done, total);
+    done += write_output(output, source, config.rope_dims, sink);
   }
 
   const io::TensorSource& source;
@@ -286,6 +170,7 @@ struct Conversion {
 
   ModelGraph from, to;
   std::vector<Move> moves;
+  std::vector<Output> outputs;
   std::uint64_t total = 0, done = 0;
 };
 
@@ -325,12 +210,8 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   check_folder(folder, options, tokenizer, result.notes);
 
   std::vector<io::TensorInfo> infos;
-  std::vector<std::pair<const Move*, std::size_t>> parts;
-  for (const Move& move : c.moves)
-    for (std::size_t part = 0; part < move.to.size(); ++part) {
-      infos.push_back({move.to[part], std::string(file_name_of(move.type)), shape_of_part(move)});
-      parts.emplace_back(&move, part);
-    }
+  for (const Output& output : c.outputs)
+    infos.push_back({output.name, std::string(file_name_of(output.type)), output.shape});
   const BlockType type = c.moves.front().type;  // of the embedding
   const char* dtype = type == BlockType::f16 ? "float16" : type == BlockType::bf16 ? "bfloat16" : "float32";
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
@@ -351,7 +232,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   io::SafetensorsMetadata metadata = about_model(source.gguf()->metadata());
   metadata["format"] = "pt";
   io::write_safetensors(folder / "model.safetensors", infos, metadata,
-                        [&](std::size_t i, const auto& put) { c.put(*parts[i].first, parts[i].second, put); });
+                        [&](std::size_t i, const auto& put) { c.put(c.outputs[i], put); });
   for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);
   write_file_atomically(folder / "config.json", json.dump(2) + "\n");
   result.tensors = infos.size();
@@ -391,11 +272,11 @@ Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, 
   std::vector<io::GgufTensorInfo> infos;
   for (const auto& [name, values] : gguf.factors)
     infos.push_back({name, {static_cast<Extent>(values.size())}, BlockType::f32});
-  for (const Move& move : c.moves) infos.push_back({move.to[0], shape_of_part(move), move.type});
+  for (const Output& output : c.outputs) infos.push_back({output.name, output.shape, output.type});
   const std::size_t count = infos.size();
   io::GgufWriter writer(file, gguf.metadata, std::move(infos));
   for (const auto& [name, values] : gguf.factors) writer.write(std::as_bytes(std::span(values)));
-  for (const Move& move : c.moves) c.put(move, 0, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
+  for (const Output& output : c.outputs) c.put(output, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.commit();
   result.tensors = count;
   if (tower) {

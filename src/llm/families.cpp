@@ -114,6 +114,85 @@ std::vector<NameRow> qwen_names() {
           row("shared_router.weight", "ffn_gate_inp_shexp.weight", kMlp, "shared_expert_gate.weight")};
 }
 
+std::vector<NameRow> bloom_names() {
+  constexpr std::string_view kJoined = "blk.{}.attn_qkv", kOfHeads = "transformer.h.{}.self_attention.query_key_value";
+  return renamed({{"embed", "token_embd", "transformer.word_embeddings"},
+                  {"embed_norm", "token_embd_norm", "transformer.word_embeddings_layernorm"},
+                  {"final_norm", "output_norm", "transformer.ln_f"},
+                  {"layer{}.norm1", "blk.{}.attn_norm", "transformer.h.{}.input_layernorm"},
+                  {"layer{}.norm2", "blk.{}.ffn_norm", "transformer.h.{}.post_attention_layernorm"},
+                  {"layer{}.q", kJoined, kOfHeads},
+                  {"layer{}.k", kJoined, kOfHeads},
+                  {"layer{}.v", kJoined, kOfHeads},
+                  {"layer{}.o", "blk.{}.attn_output", "transformer.h.{}.self_attention.dense"},
+                  {"layer{}.up", "blk.{}.ffn_up", "transformer.h.{}.mlp.dense_h_to_4h"},
+                  {"layer{}.down", "blk.{}.ffn_down", "transformer.h.{}.mlp.dense_4h_to_h"}});
+}
+std::vector<NameRow> mpt_names() {
+  constexpr std::string_view kJoined = "blk.{}.attn_qkv", kInTurn = "transformer.blocks.{}.attn.Wqkv";
+  return renamed({{"embed", "token_embd", "transformer.wte"},
+                  {"final_norm", "output_norm", "transformer.norm_f"},
+                  {"layer{}.norm1", "blk.{}.attn_norm", "transformer.blocks.{}.norm_1"},
+                  {"layer{}.norm2", "blk.{}.ffn_norm", "transformer.blocks.{}.norm_2"},
+                  {"layer{}.q", kJoined, kInTurn},
+                  {"layer{}.k", kJoined, kInTurn},
+                  {"layer{}.v", kJoined, kInTurn},
+                  {"layer{}.o", "blk.{}.attn_output", "transformer.blocks.{}.attn.out_proj"},
+                  {"layer{}.up", "blk.{}.ffn_up", "transformer.blocks.{}.ffn.up_proj"},
+                  {"layer{}.down", "blk.{}.ffn_down", "transformer.blocks.{}.ffn.down_proj"}});
+}
+
+std::vector<NameRow> gpt_oss_names() {
+  constexpr std::string_view kMlp = "model.layers.{}.mlp.", kExperts = "model.layers.{}.mlp.experts.";
+  const auto row = [](std::string_view name, std::string_view gguf, std::string_view prefix, std::string_view hf) {
+    return NameRow{kept(fmt::format("layer{{}}.{}", name)), kept(fmt::format("blk.{{}}.{}", gguf)),
+                   kept(std::string(prefix) + std::string(hf))};
+  };
+  return {row("sinks", "attn_sinks.weight", "model.layers.{}.", "self_attn.sinks"),
+          row("norm2.weight", "post_attention_norm.weight", "model.layers.{}.", "post_attention_layernorm.weight"),
+          row("router.weight", "ffn_gate_inp.weight", kMlp, "router.weight"),
+          row("router.bias", "ffn_gate_inp.bias", kMlp, "router.bias"),
+          // In blocks, which io makes matrices of, and else.
+          row("gates.weight", "ffn_gate_exps.weight", kExperts, "{e}.gate_proj.weight"),
+          row("ups.weight", "ffn_up_exps.weight", kExperts, "{e}.up_proj.weight"),
+          row("downs.weight", "ffn_down_exps.weight", kExperts, "{e}.down_proj.weight"),
+          row("gates.weight", "ffn_gate_exps.weight", kExperts, "gate_up_proj"),
+          row("ups.weight", "ffn_up_exps.weight", kExperts, "gate_up_proj"),
+          row("downs.weight", "ffn_down_exps.weight", kExperts, "down_proj"),
+          row("gates.bias", "ffn_gate_exps.bias", kExperts, "gate_up_proj_bias"),
+          row("ups.bias", "ffn_up_exps.bias", kExperts, "gate_up_proj_bias"),
+          row("downs.bias", "ffn_down_exps.bias", kExperts, "down_proj_bias")};
+}
+
+std::vector<NameRow> deepseek_names() {
+  constexpr std::string_view kExpert = "model.layers.{}.mlp.experts.{e}.", kMlp = "model.layers.{}.mlp.",
+                             kAttention = "model.layers.{}.self_attn.";
+  const auto row = [](std::string_view name, std::string_view gguf, std::string_view prefix, std::string_view hf) {
+    return NameRow{kept(fmt::format("layer{{}}.{}", name)), kept(fmt::format("blk.{{}}.{}", gguf)),
+                   kept(std::string(prefix) + std::string(hf))};
+  };
+  return {row("router.weight", "ffn_gate_inp.weight", kMlp, "gate.weight"),
+          row("router.correction", "exp_probs_b.bias", kMlp, "gate.e_score_correction_bias"),
+          row("gates.weight", "ffn_gate_exps.weight", kExpert, "gate_proj.weight"),
+          row("ups.weight", "ffn_up_exps.weight", kExpert, "up_proj.weight"),
+          row("downs.weight", "ffn_down_exps.weight", kExpert, "down_proj.weight"),
+          row("shared_gate.weight", "ffn_gate_shexp.weight", kMlp, "shared_experts.gate_proj.weight"),
+          row("shared_up.weight", "ffn_up_shexp.weight", kMlp, "shared_experts.up_proj.weight"),
+          row("shared_down.weight", "ffn_down_shexp.weight", kMlp, "shared_experts.down_proj.weight"),
+          row("q_a.weight", "attn_q_a.weight", kAttention, "q_a_proj.weight"),
+          row("q_a.bias", "attn_q_a.bias", kAttention, "q_a_proj.bias"),
+          row("q_a_norm.weight", "attn_q_a_norm.weight", kAttention, "q_a_layernorm.weight"),
+          row("q_b.weight", "attn_q_b.weight", kAttention, "q_b_proj.weight"),
+          row("kv_a.weight", "attn_kv_a_mqa.weight", kAttention, "kv_a_proj_with_mqa.weight"),
+          row("kv_a.bias", "attn_kv_a_mqa.bias", kAttention, "kv_a_proj_with_mqa.bias"),
+          row("kv_a_norm.weight", "attn_kv_a_norm.weight", kAttention, "kv_a_layernorm.weight"),
+          // Older GGUF files have both in one tensor.
+          row("k_b.weight", "attn_kv_b.weight", kAttention, "kv_b_proj.weight"),
+          row("v_b.weight", "attn_kv_b.weight", kAttention, "kv_b_proj.weight"),
+          row("k_b.weight", "attn_k_b.weight", kAttention, "kv_b_proj.weight"),
+          row("v_b.weight", "attn_v_b.weight", kAttention, "kv_b_proj.weight")};
+}
+
 std::vector<NameRow> gpt2_names() {
   return {{"embed.weight", "token_embd.weight", "wte.weight"},
           {"positions.weight", "position_embd.weight", "wpe.weight"},
@@ -225,6 +304,10 @@ const std::vector<Family>& table() {
        build_phi3,
        {{"layer{}.gate_up.weight", "blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight"}}},
       {"gpt2", {"gpt2"}, {"gpt2"}, build_gpt2, gpt2_names()},
+      {"bloom", {"bloom"}, {"bloom"}, build_decoder, bloom_names()},
+      {"mpt", {"mpt"}, {"mpt"}, build_decoder, mpt_names()},
+      {"gpt-oss", {"gpt_oss"}, {"gpt-oss"}, build_gpt_oss, gpt_oss_names()},
+      {"deepseek", {"deepseek_v2", "deepseek_v3"}, {"deepseek2"}, build_deepseek, deepseek_names()},
       {"mamba", {"mamba"}, {"mamba"}, build_mamba, mamba_names(false)},
       {"mamba2", {"mamba2"}, {"mamba2"}, build_mamba, mamba_names(true)},
       {"bamba", {"bamba"}, {}, build_state_hybrid, bamba_names()},

@@ -43,6 +43,8 @@ ModelGraph build_gemma(const BuildInput& input);
 ModelGraph build_phi3(const BuildInput& input);
 ModelGraph build_gpt2(const BuildInput& input);
 ModelGraph build_mixtral(const BuildInput& input);
+ModelGraph build_gpt_oss(const BuildInput& input);
+ModelGraph build_deepseek(const BuildInput& input);
 ModelGraph build_mamba(const BuildInput& input);
 ModelGraph build_state_hybrid(const BuildInput& input);
 

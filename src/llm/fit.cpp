@@ -44,8 +44,8 @@ std::uint64_t weights_in(const detail::Engine& engine, const TensorNames& names,
   std::uint64_t bytes = engine.weight_bytes();
   for (const TensorDesc& tensor : engine.graph().tensors) {
     if (tensor.element != Element::weight || tensor.keys.empty()) continue;
-    for (const std::string& key : tensor.keys) {
-      const io::SourceTensor& found = *names.find(key);
+    for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
+      const io::SourceTensor& found = names.part(tensor, i);
       if (!rows_divide(type, found.shape.back()) || !can_pack(type, engine.device())) continue;
       const std::uint64_t now = found.type == BlockType::f32 ? static_cast<std::uint64_t>(found.shape.numel()) * 4
                                                              : found.size_bytes(),

@@ -17,6 +17,9 @@ constexpr Sign kSigns[] = {
     {"backbone.layers.0.mixer.dt_bias", "mamba2"},
     {"backbone.layers.0.mixer.x_proj.weight", "mamba"},
     {"h.0.attn.c_attn.weight", "gpt2"},
+    {"transformer.h.0.self_attention.query_key_value.bias", "bloom"},
+    {"transformer.blocks.0.attn.Wqkv.weight", "mpt"},
+    {"model.layers.0.self_attn.sinks", "gpt_oss"},
     {"model.layers.0.block_sparse_moe.gate.weight", "mixtral"},
     {"model.layers.0.self_attn.qkv_proj.weight", "phi3"},
     {"model.layers.0.pre_feedforward_layernorm.weight", "gemma2"},  // or gemma3_text, with norms of heads
@@ -36,6 +39,10 @@ class Guess {
       read_gpt2();
     else if (type.starts_with("mamba"))
       read_mamba(type == "mamba2");
+    else if (type == "bloom" || type == "mpt")
+      read_by_distance(type == "bloom");
+    else if (type == "gpt_oss")
+      read_gpt_oss();
     else
       read_decoder(type);
     if (hints_.rope_base > 0) json_["rope_theta"] = hints_.rope_base;
@@ -111,9 +118,7 @@ class Guess {
     }
     if (type == "mixtral") {
       json_["num_local_experts"] = extent(layer + "block_sparse_moe.gate.weight", 0);
-      if (hints_.experts_per_token == 0)
-        unknown("how many of the experts a token uses", "the number of experts of a token");
-      json_["num_experts_per_tok"] = hints_.experts_per_token;
+      set_experts_per_token();
     }
     if (type.starts_with("gemma")) {
       json_["hidden_activation"] = "gelu_pytorch_tanh";
@@ -145,6 +150,50 @@ class Guess {
     json_["n_head"] = heads_of(extent("wte.weight", 1)).first;
     json_["layer_norm_epsilon"] = 1e-5;
     json_["tie_word_embeddings"] = find("lm_head.weight") == nullptr;
+  }
+
+  /// BLOOM and MPT.
+  void read_by_distance(bool is_bloom) {
+    const std::string table = is_bloom ? "transformer.word_embeddings.weight" : "transformer.wte.weight";
+    const Extent hidden = extent(table, 1);
+    json_["vocab_size"] = extent(table, 0);
+    json_[is_bloom ? "hidden_size" : "d_model"] = hidden;
+    json_[is_bloom ? "n_layer" : "n_layers"] =
+        layers(is_bloom ? "transformer.h.{}.input_layernorm.weight" : "transformer.blocks.{}.norm_1.weight");
+    json_[is_bloom ? "n_head" : "n_heads"] = heads_of(hidden).first;
+    json_["layer_norm_epsilon"] = 1e-5;
+    json_["tie_word_embeddings"] = find("lm_head.weight") == nullptr;
+    if (!is_bloom) {
+      const Extent wide = extent("transformer.blocks.0.ffn.up_proj.weight", 0);
+      json_["expansion_ratio"] = static_cast<double>(wide) / static_cast<double>(std::max<Extent>(hidden, 1));
+    }
+  }
+
+  /// Sinks tell the heads. Windows and positions are those of the models that OpenAI made.
+  void read_gpt_oss() {
+    const std::string layer = "model.layers.0.";
+    json_["vocab_size"] = extent("model.embed_tokens.weight", 0);
+    json_["hidden_size"] = extent("model.embed_tokens.weight", 1);
+    json_["num_hidden_layers"] = layers("model.layers.{}.input_layernorm.weight");
+    json_["tie_word_embeddings"] = find("lm_head.weight") == nullptr;
+    const Extent heads = extent(layer + "self_attn.sinks", 0), rows = extent(layer + "self_attn.q_proj.weight", 0);
+    if (heads < 1 || rows % heads != 0)
+      throw UsageError(fmt::format("{}: {} sinks do not divide the {} rows of queries", names_.source().path().string(),
+                                   heads, rows));
+    set_heads(heads, rows / heads, extent(layer + "self_attn.k_proj.weight", 0));
+    json_["num_local_experts"] = extent(layer + "mlp.router.weight", 0);
+    json_["intermediate_size"] = extent(layer + "mlp.experts.gate_up_proj_bias", 1) / 2;
+    set_experts_per_token();
+    json_["sliding_window"] = 128;
+    json_["rope_theta"] = 150000.0;
+    json_["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+                             {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
+    json_["max_position_embeddings"] = 131072;
+  }
+  void set_experts_per_token() {
+    if (hints_.experts_per_token == 0)
+      unknown("how many of the experts a token uses", "the number of experts of a token");
+    json_["num_experts_per_tok"] = hints_.experts_per_token;
   }
 
   void read_mamba(bool second) {

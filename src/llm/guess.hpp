@@ -10,7 +10,7 @@
 namespace weft::llm {
 
 /// What a config.json would say, as its JSON. Names tell the family: Llama, Qwen 2 and 3, Gemma 2 and 3, Phi-3, Mixtral, GPT-2,
-/// Mamba and Mamba-2. Shapes tell the vocabulary, widths and layers; norms of heads tell the size of a head. What remains are the
+/// gpt-oss, BLOOM, MPT, Mamba and Mamba-2. Shapes tell the vocabulary, widths and layers; norms of heads tell the size of a head. What remains are the
 /// hints, and defaults of the family where a wrong one would not make the model another: the base of positions, the
 /// epsilon of norms, and the context.
 /// Errors: FileError for names of no known family, and for what neither tensors nor hints tell, with the hint to give; UsageError

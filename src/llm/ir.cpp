@@ -26,8 +26,10 @@ const OpRow& row_of(OpType op) {
                                {"matmul", 2, 3, {}},
                                {"columns", 1, 1, {"begin", "count"}},
                                {"group_columns", 1, 1, {"groups", "begin", "count"}},
+                               {"group_concat", 2, 2, {"groups"}},
+                               {"group_matmul", 2, 2, {}},
                                {"rope", 1, 1, {"heads", "dims", "pairs", "local"}},
-                               {"attention", 5, 5, {"heads", "kv_heads", "scale"}},
+                               {"attention", 5, 6, {"heads", "kv_heads", "scale"}},
                                {"silu", 1, 1, {}},
                                {"gelu", 1, 1, {}},
                                {"gelu_tanh", 1, 1, {}},
@@ -38,7 +40,8 @@ const OpRow& row_of(OpType op) {
                                {"add", 2, 2, {}},
                                {"scale", 1, 1, {"factor"}},
                                {"soft_cap", 1, 1, {"cap"}},
-                               {"experts", 5, 5, {"used", "shares"}},
+                               {"clamp", 1, 1, {"limit"}},
+                               {"experts", 5, 10, {"used", "shares"}},
                                {"short_conv", 3, 4, {"kernel"}},
                                {"selective_scan", 7, 7, {"log"}},
                                {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}}};
@@ -89,7 +92,9 @@ std::string ModelGraph::to_string() const {
     s += fmt::format("tensor {} {} {} {}{}{}\n", t.name, elements[static_cast<std::size_t>(t.element)], text(t.shape),
                      storages[static_cast<std::size_t>(t.storage)],
                      t.keys.empty() ? "" : fmt::format(" from {}", fmt::join(t.keys, ", ")),
-                     t.transposed ? " transposed" : "");
+                     t.transposed ? " transposed"
+                     : t.cut      ? " in part"
+                                  : "");
   for (const OpNode& n : nodes) {
     s += fmt::format("{} = {}({})", n.id, name_of(n.op), fmt::join(n.inputs, ", "));
     for (const auto& [name, value] : n.attributes)
@@ -183,6 +188,19 @@ void ModelGraph::validate() const {
             begin + count <= x[1].value / groups && y == std::vector<Dim>{x[0], groups * count});
         break;
       }
+      case OpType::group_concat: {
+        const Extent groups = n.integer("groups");
+        const std::vector<Dim> second = shape_of(n.inputs[1]);
+        fit(x.size() == 2 && second.size() == 2 && groups > 0 && x[0] == second[0] && x[1].value % groups == 0 &&
+            second[1].value % groups == 0 && y == std::vector<Dim>{x[0], x[1].value + second[1].value});
+        break;
+      }
+      case OpType::group_matmul: {
+        const std::vector<Dim> w = shape_of(n.inputs[1]);
+        fit(x.size() == 2 && w.size() == 3 && x[1].value == w[0].value * w[2].value &&
+            y == std::vector<Dim>{x[0], w[0].value * w[1].value});
+        break;
+      }
       case OpType::rope: {
         const Extent heads = n.integer("heads");
         fit(x == y && heads > 0 && x[1].value % heads == 0 && n.integer("dims") <= x[1].value / heads);
@@ -194,7 +212,8 @@ void ModelGraph::validate() const {
         fit(x == y && heads > 0 && kv > 0 && heads % kv == 0 && x[1].value / heads * kv == k[1].value &&
             k == shape_of(n.inputs[2]) &&
             cache == std::vector<Dim>{n.integer("window") > 0 ? Symbol::recent : Symbol::length, k[1]} &&
-            cache == shape_of(n.inputs[4]));
+            cache == shape_of(n.inputs[4]) && (n.inputs[3] == n.inputs[4]) == (n.inputs[1] == n.inputs[2]) &&
+            (n.inputs.size() < 6 || shape_of(n.inputs[5]) == std::vector<Dim>{heads}));
         for (std::size_t i : {std::size_t{3}, std::size_t{4}})
           if (known.at(n.inputs[i])->storage != TensorStorage::kv_cache) problem(n.id, n.inputs[i] + " is not a cache");
         break;
@@ -243,6 +262,7 @@ void ModelGraph::validate() const {
       case OpType::relu2:
       case OpType::sigmoid:
       case OpType::scale:
+      case OpType::clamp:
       case OpType::soft_cap: fit(x == y); break;
     }
   }

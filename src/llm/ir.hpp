@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "llm/config.hpp"
+#include "llm/cut.hpp"
 #include "weft/shape.hpp"
 
 namespace weft::llm {
@@ -53,6 +55,8 @@ struct TensorDesc {
   TensorStorage storage = TensorStorage::activation;
   std::vector<std::string> keys;  ///< constants: tensors of the file, one below another
   bool transposed = false;        ///< constants: the file has [in, out]
+  /// Constants that are parts of a tensor, which all keys then name: with several keys, each means the next group.
+  std::optional<Cut> cut = {};
 };
 
 enum class OpType : std::uint8_t {
@@ -66,8 +70,12 @@ enum class OpType : std::uint8_t {
   matmul,         // (x, weight [N, K], bias?) -> x W^T + b
   columns,        // (x); begin, count
   group_columns,  // (x): groups, begin, count: those columns of each of equal groups
+  group_concat,   // (x, y); groups: the columns of each group of x, and behind them those of the same group of y
+  group_matmul,   // (x, weight [G, N, K]): the columns of each of G groups times the matrix of that group, transposed
   rope,           // (x); heads, dims, pairs, local
-  attention,      // (q, k, v, key cache, value cache); heads, kv_heads, scale, window, soft_cap
+  /// (q, k, v, key cache, value cache, sinks [heads]?); heads, kv_heads, scale, window, soft_cap, alibi: the largest slope's
+  /// exponent. v may be k, with one cache for both.
+  attention,
   silu,
   gelu,
   gelu_tanh,
@@ -78,7 +86,13 @@ enum class OpType : std::uint8_t {
   add,
   scale,     // (x); factor
   soft_cap,  // (x); cap
-  experts,  // (x, router, gates [E, F, H], ups, downs [E, H, F]); used; shares: weights of a token's experts add up to 1
+  clamp,     // (x); limit: to [-limit, limit]
+  /// (x, router, gates [E, F, H], ups, downs [E, H, F]), behind which come, with `biases`, those of the router, of gates, ups and
+  /// downs, and with `corrected` a number for each expert that only counts where experts are chosen. used: experts of a token.
+  /// shares: their weights add up to 1. sigmoid: scores are sigmoids of logits, else a softmax. groups, groups_used: only experts of
+  /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. alpha, limit: of a
+  /// clamped SwiGLU; 0: the usual one.
+  experts,
   short_conv,        // (x, weight [W, K], state, bias?): each channel with its last inputs
   selective_scan,    // (x, dt, rates [W, N], b, c, skip [W], state); log: rates are -exp of the tensor
   state_space_scan,  // (x, dt, rates [H], b, c, skip [H], state, dt bias [H]); heads, groups, log, dt_least, dt_most

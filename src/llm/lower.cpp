@@ -16,6 +16,7 @@
 namespace weft::llm {
 namespace {
 
+constexpr double kNone = -std::numeric_limits<double>::infinity();
 constexpr Extent kScanChunk =
     64;  // steps, where a device has no kernel: scores within chunks grow with it, states shrink
 
@@ -87,6 +88,18 @@ class Lowering {
         const Tensor parts = reshape(x, {x.dim(0), groups, x.dim(1) / groups});
         return reshape(narrow(parts, 2, node.integer("begin"), count), {x.dim(0), groups * count});
       }
+      case OpType::group_concat: {
+        const Tensor x = input(node, 0), y = input(node, 1);
+        const Extent groups = node.integer("groups");
+        const Tensor parts[] = {reshape(x, {x.dim(0), groups, x.dim(1) / groups}),
+                                reshape(y, {y.dim(0), groups, y.dim(1) / groups})};
+        return reshape(concat(parts, 2), {x.dim(0), x.dim(1) + y.dim(1)});
+      }
+      case OpType::group_matmul: {
+        const Tensor x = input(node, 0), w = input(node, 1);  // [T, G K], [G, N, K]
+        const Tensor groups = permute(reshape(x, {x.dim(0), w.dim(0), w.dim(2)}), {1, 0, 2});
+        return reshape(permute(matmul(groups, transpose(w)), {1, 0, 2}), {x.dim(0), w.dim(0) * w.dim(1)});
+      }
       case OpType::rope: return turned(node);
       case OpType::attention: return attended(node);
       case OpType::silu: return elementwise("silu", {input(node, 0)});
@@ -102,6 +115,7 @@ class Lowering {
       case OpType::add: return input(node, 0) + input(node, 1);
       case OpType::scale: return input(node, 0) * node.real("factor");
       case OpType::soft_cap: return elementwise("tanh", {input(node, 0) / node.real("cap")}) * node.real("cap");
+      case OpType::clamp: return clamped(input(node, 0), node.real("limit"));
       case OpType::experts: return mixed(node);
       case OpType::short_conv: return convolved(node);
       case OpType::selective_scan: return scanned(node);
@@ -181,7 +195,7 @@ class Lowering {
       variable.assign(write_rows(variable, input(node, value), places.at, context_.cache_type));
       return variable.value();
     };
-    const Tensor k = cached(1, 3), v = cached(2, 4);
+    const Tensor k = cached(1, 3), v = node.inputs[3] == node.inputs[4] ? k : cached(2, 4);
     const Extent width = q.dim(1) / heads;
     const double scale = node.real("scale");
     const graph::CacheAttention attributes{context_.cache_type,
@@ -194,40 +208,107 @@ class Lowering {
     const Tensor y =
         graph::call(graph::cache_attention_row(),
                     {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
-                     has_own ? inputs_.window_length : inputs_.length},
+                     has_own ? inputs_.window_length : inputs_.length,
+                     node.inputs.size() > 5 ? input(node, 5) : Tensor(), slopes_of(heads, node.real("alibi"))},
                     attributes, Where::current());
     return reshape(y, q.shape());
+  }
+
+  /// What scores of each head lose for each position between query and key: powers of 2 down to 2^-most. Where the number of
+  /// heads is no power of two, further ones lie between the first.
+  const Tensor& slopes_of(Extent heads, double most) {
+    if (most == 0 || slopes_.defined()) return slopes_;
+    Extent even = 1;
+    while (2 * even <= heads) even *= 2;
+    std::vector<float> slopes;
+    for (Extent h = 0; h < heads; ++h)
+      slopes.push_back(static_cast<float>(
+          std::exp2(h < even ? -most * static_cast<double>(h + 1) / static_cast<double>(even)
+                             : -most * static_cast<double>(2 * (h - even) + 1) / static_cast<double>(2 * even))));
+    slopes_ = tensor_from_bytes(slopes.data(), {heads}, DType::f32, inputs_.positions.device());
+    return slopes_;
+  }
+
+  /// 1 for the `count` largest of each row of `scores` [T, n], else 0; of equal ones the first. The best is taken away again and
+  /// again.
+  Tensor best_of(const Tensor& scores, Extent count) const {
+    const Extent n = scores.dim(1);
+    const Tensor number(
+        cast(expand(unsqueeze(arange(n, DType::i32, scores.device()), 0), {scores.dim(0), n}), DType::i32));
+    Tensor left = scores, chosen = zeros_like(scores);
+    for (Extent i = 0; i < count; ++i) {
+      const Tensor best = elementwise("eq", {number, argmax(left, 1, {.keepdims = true})});
+      chosen = elementwise("where", {best, ones_like(chosen), chosen});
+      left = elementwise("where", {best, scalar_like(kNone, left), left});
+    }
+    return chosen;
+  }
+
+  /// `choice` [T, E] without the experts of all but the best groups: those whose best experts, one or two, have the largest sum.
+  Tensor in_best_groups(const Tensor& choice, Extent groups, Extent used, bool by_two) const {
+    const Extent tokens = choice.dim(0), each = choice.dim(1) / groups;
+    const Tensor parts = reshape(choice, {tokens * groups, each});
+    Tensor score = amax(parts, {1});
+    if (by_two && each > 1)
+      score =
+          score +
+          amax(elementwise("where", {best_of(parts, 1) > zeros_like(parts), scalar_like(kNone, parts), parts}), {1});
+    const Tensor best = unsqueeze(best_of(reshape(score, {tokens, groups}), used), 2),
+                 grouped = reshape(choice, {tokens, groups, each});
+    const Tensor is_in = expand(best, grouped.shape());
+    return reshape(elementwise("where", {is_in > zeros_like(is_in), grouped, scalar_like(kNone, grouped)}),
+                   choice.shape());
+  }
+
+  /// Weights of experts, [T, E], zero for those that are not chosen.
+  Tensor routed(const OpNode& node, const Tensor& x, bool has_biases) const {
+    const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
+    const bool is_sigmoid = node.integer("sigmoid") != 0, are_shares = node.integer("shares") != 0;
+    const Tensor scores = is_sigmoid ? elementwise("sigmoid", {logits}) : logits;
+    Tensor choice = node.integer("corrected") != 0 ? scores + input(node, node.inputs.size() - 1) : scores;
+    if (const Extent groups = node.integer("groups", 1); groups > 1)
+      choice = in_best_groups(choice, groups, node.integer("groups_used"), is_sigmoid);
+    const Tensor chosen = best_of(choice, node.integer("used"));
+    const Tensor taken = chosen > zeros_like(chosen);
+    Tensor weight;
+    if (is_sigmoid) {
+      weight = scores * chosen;
+      if (are_shares) weight = weight / (sum(weight, {1}, {.keepdims = true}) + 1e-20);
+    } else {
+      weight = are_shares ? softmax(elementwise("where", {taken, scores, scalar_like(kNone, scores)}), 1)
+                          : softmax(scores, 1) * chosen;
+    }
+    const double factor = node.real("factor", 1);
+    return factor == 1 ? weight : weight * factor;
   }
 
   // In the graph every expert sees every token, with weight 0 for tokens that its router did not choose: products skip
   // those tokens, and a product without any token does not read its weights.
   Tensor mixed(const OpNode& node) const {
     const Tensor x = input(node, 0);
-    const Tensor scores = product(x, node.inputs[1]);  // [T, E]
-    const Extent experts = scores.dim(1), tokens = x.dim(0);
-    const Tensor expert(
-        cast(expand(unsqueeze(arange(experts, DType::i32, x.device()), 0), {tokens, experts}), DType::i32));
-    // Softmax over the chosen experts, which are found by removing the best one again and again.
-    const double none = -std::numeric_limits<double>::infinity();
-    Tensor left = scores, chosen = zeros_like(scores);
-    for (Extent i = 0; i < node.integer("used"); ++i) {
-      const Tensor best = elementwise("eq", {expert, argmax(left, 1, {.keepdims = true})});
-      chosen = elementwise("where", {best, ones_like(chosen), chosen});
-      left = elementwise("where", {best, scalar_like(none, left), left});
-    }
-    const Tensor taken = chosen > zeros_like(chosen);
-    const Tensor weight = node.integer("shares") != 0
-                              ? softmax(elementwise("where", {taken, scores, scalar_like(none, scores)}), 1)
-                              : softmax(scores, 1) * chosen;
+    const bool has_biases = node.integer("biases") != 0;
+    const Tensor weight = routed(node, x, has_biases);
+    const double alpha = node.real("alpha"), limit = node.real("limit");
     Tensor sum;
-    for (Extent e = 0; e < experts; ++e) {
+    for (Extent e = 0; e < weight.dim(1); ++e) {
       const Tensor mine = select(weight, 1, e);
-      const Tensor h =
-          swiglu(product_of_expert(x, node.inputs[2], e, mine), product_of_expert(x, node.inputs[3], e, mine));
-      const Tensor part = product_of_expert(h, node.inputs[4], e, mine) * unsqueeze(mine, 1);
+      const auto of_expert = [&](const Tensor& of, std::size_t i) {
+        const Tensor y = product_of_expert(of, node.inputs[i], e, mine);
+        return has_biases ? y + select(input(node, i + 4), 0, e) : y;
+      };
+      const Tensor gate = of_expert(x, 2), up = of_expert(x, 3);
+      const Tensor part =
+          of_expert(alpha > 0 ? clamped_swiglu(gate, up, alpha, limit) : swiglu(gate, up), 4) * unsqueeze(mine, 1);
       sum = sum.defined() ? sum + part : part;
     }
     return sum;
+  }
+  static Tensor clamped(const Tensor& x, double limit) {
+    return elementwise("minimum", {elementwise("maximum", {x, scalar_like(-limit, x)}), scalar_like(limit, x)});
+  }
+  static Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, double alpha, double limit) {
+    const Tensor g = elementwise("minimum", {gate, scalar_like(limit, gate)});
+    return g * elementwise("sigmoid", {g * alpha}) * (clamped(up, limit) + 1.0);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.
@@ -308,6 +389,7 @@ class Lowering {
   std::map<std::string, Tensor> values_;
   std::set<std::string> attended_values_;
   Tensor angles_[2][2];
+  Tensor slopes_;
 };
 
 }  // namespace

@@ -17,8 +17,12 @@ constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_val
 
 /// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
 void check_count(const ModelConfig& config, const io::TensorSource& source) {
-  const Extent apart = config.from_gguf ? 1 : std::max<Extent>(config.experts, 1);
-  if (config.layers * apart > static_cast<Extent>(source.tensors().size()))
+  const bool joins = config.from_gguf || config.architecture == "gpt_oss";  // one tensor for all experts of a layer
+  const Extent apart = joins ? 1 : std::max<Extent>(config.experts, 1);
+  const auto with_experts = config.expert_layers.empty()
+                                ? config.layers
+                                : std::count(config.expert_layers.begin(), config.expert_layers.end(), true);
+  if (std::max(with_experts * apart, config.layers) > static_cast<Extent>(source.tensors().size()))
     throw FileError(fmt::format(
         "{}: {} layers{} are asked for, but the file has {} tensors; is it whole, and of this model?", config.source,
         config.layers, apart > 1 ? fmt::format(" of {} experts", apart) : "", source.tensors().size()));

@@ -24,6 +24,7 @@ constexpr Prefix kPrefixes[] = {{"", "", "model.embed_tokens.weight"},
                                 {"", "", "token_embd.weight"},
                                 {"", "", "backbone.embeddings.weight"},
                                 {"", "transformer.", "wte.weight"},
+                                {"transformer.", "", "transformer.word_embeddings.weight"},
                                 {"model.", "", "model.embed_tokens.weight"},
                                 {"", "language_model.", "model.embed_tokens.weight"},
                                 {"model.", "model.language_model.", "model.embed_tokens.weight"},
@@ -40,7 +41,10 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
                     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
          name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
-         name.find("connector.") != std::string_view::npos || (config.tied && ends_with_any(name, {"lm_head.weight"}));
+         name.find("connector.") != std::string_view::npos ||
+         // A layer behind the last that guesses further tokens.
+         (config.architecture == "deepseek_v3" && name.starts_with(fmt::format("model.layers.{}.", config.layers))) ||
+         (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 
 Shape shape_of(const TensorDesc& tensor) {
@@ -49,7 +53,9 @@ Shape shape_of(const TensorDesc& tensor) {
   return shape;
 }
 
-Shape shape_of_part(const TensorDesc& tensor) {
+/// Of the tensor in the file.
+Shape shape_in_file(const TensorDesc& tensor) {
+  if (tensor.cut) return tensor.cut->file;
   Shape shape = shape_of(tensor);
   if (tensor.keys.size() > 1) shape = Shape(std::vector<Extent>(shape.begin() + 1, shape.end()));
   if (tensor.transposed) std::swap(shape[0], shape[1]);
@@ -61,8 +67,8 @@ Shape shape_of_part(const TensorDesc& tensor) {
 bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
   if (tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2) return false;
   const bool of_experts = tensor.shape.size() > 2;
-  for (const std::string& key : tensor.keys) {
-    const io::SourceTensor& found = *names.find(key);
+  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
+    const io::SourceTensor& found = names.part(tensor, i);
     if ((*found.type == BlockType::f32 && !of_experts) || !can_pack(*found.type, device) ||
         !rows_divide(*found.type, tensor.shape.back().value))
       return false;
@@ -82,10 +88,10 @@ std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& nam
   const Shape shape = shape_of(tensor);
   const Extent n = shape[shape.rank() - 2], k = shape[shape.rank() - 1];
   std::vector<Matrix> matrices;
-  for (const std::string& key : tensor.keys) {
-    const io::SourceTensor& found = *names.find(key);
+  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
+    const io::SourceTensor& found = names.part(tensor, i);
     const auto count = static_cast<std::size_t>(found.shape.numel() / (n * k));
-    for (std::size_t i = 0; i < count; ++i) matrices.push_back({&found, i, n, k});
+    for (std::size_t m = 0; m < count; ++m) matrices.push_back({&found, m, n, k});
   }
   return matrices;
 }
@@ -115,7 +121,7 @@ Tensor dense(const TensorDesc& tensor, const TensorNames& names, Device device) 
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   const std::size_t part = values.size() / tensor.keys.size();
   for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
-    const io::LoadedTensor found = io::TensorSource::loaded(*names.find(tensor.keys[i]));
+    const io::LoadedTensor found = io::TensorSource::loaded(names.part(tensor, i));
     names.source().require_finite(found.tensor);
     names.source().read_f32(found.tensor, std::span(values).subspan(i * part, part));
   }
@@ -147,6 +153,22 @@ const io::SourceTensor* TensorNames::find(std::string_view key) const {
   return found ? found : source_.find(key);
 }
 
+const io::SourceTensor& TensorNames::part(const TensorDesc& tensor, std::size_t i) const {
+  const io::SourceTensor* whole = find(tensor.keys[i]);
+  if (!whole || (tensor.cut && whole->shape != tensor.cut->file))
+    throw InternalError(fmt::format("llm: {} was not checked", tensor.keys[i]));
+  if (!tensor.cut) return *whole;
+  const auto found = parts_.find({tensor.name, i});
+  if (found != parts_.end()) return found->second;
+  const bool is_group = tensor.keys.size() > 1;
+  Shape shape = shape_of(tensor);
+  if (is_group) shape = Shape(std::vector<Extent>(shape.begin() + 1, shape.end()));
+  return parts_
+      .emplace(std::pair(tensor.name, i), cut_from(*whole, *tensor.cut, is_group ? static_cast<Extent>(i) : 0,
+                                                   is_group ? 1 : tensor.cut->groups, std::move(shape)))
+      .first->second;
+}
+
 const Weight& Weights::at(const std::string& name) const {
   auto it = weights.find(name);
   if (it == weights.end()) throw InternalError(fmt::format("llm: the weight {} was not loaded", name));
@@ -162,7 +184,8 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
   std::unordered_set<const io::SourceTensor*> used;
   for (const TensorDesc& tensor : graph.tensors)
     for (const std::string& key : tensor.keys) {
-      const Shape wanted = shape_of_part(tensor);
+      if (tensor.cut && &key != tensor.keys.data()) break;  // all keys are the same
+      const Shape wanted = shape_in_file(tensor);
       const io::SourceTensor* found = names.find(key);
       if (!found) {
         problem(fmt::format("missing: {} {}", key, wanted.to_string()));
@@ -188,7 +211,7 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
 std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names) {
   std::uint64_t bytes = 0;
   for (const TensorDesc& tensor : graph.tensors)
-    for (const std::string& key : tensor.keys) bytes += names.find(key)->size_bytes();
+    for (std::size_t i = 0; i < tensor.keys.size(); ++i) bytes += names.part(tensor, i).size_bytes();
   return bytes;
 }
 
@@ -254,9 +277,9 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
       weights.bytes += static_cast<std::uint64_t>(weight[0].numel()) * sizeof(float);
     }
     weights.weights.emplace(tensor.name, std::move(weight));
-    for (const std::string& key : tensor.keys) {
-      done += names.find(key)->size_bytes();
-      release_pages(names.find(key)->data);
+    for (std::size_t k = 0; k < tensor.keys.size(); ++k) {
+      done += names.part(tensor, k).size_bytes();
+      release_pages(names.find(tensor.keys[k])->data);
     }
     if (progress) progress(done, total);
   }

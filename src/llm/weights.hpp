@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -21,11 +22,15 @@ class TensorNames {
  public:
   explicit TensorNames(const io::TensorSource& source);
   const io::SourceTensor* find(std::string_view key) const;
+  /// What the i-th key of a constant means: a tensor of the file, or a part of one.
+  const io::SourceTensor& part(const TensorDesc& tensor, std::size_t i) const;
   const io::TensorSource& source() const { return source_; }
 
  private:
   const io::TensorSource& source_;
   std::string drop_, add_;  // a key that starts with `drop_` has `add_` in its place in the file
+  mutable std::map<std::pair<std::string, std::size_t>, io::SourceTensor>
+      parts_;  // of constants, by their names and places
 };
 
 /// A constant on the device: f32, or in its blocks where the device multiplies these. Of a mixture in blocks one for each expert.

@@ -19,12 +19,6 @@ using test::TemporaryFolder;
 
 const char* const kNames[] = {"mamba", "mamba2", "bamba", "granite-hybrid"};
 
-test::TransformersCase case_of(const std::string& name) {
-  for (test::TransformersCase& c : test::transformers_cases())
-    if (c.name == name) return std::move(c);
-  throw std::runtime_error(name);
-}
-
 std::vector<std::int32_t> drawn_tokens(std::size_t count, std::size_t step) {
   std::vector<std::int32_t> tokens;
   for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int32_t>((i * step + 3 * (i % 5)) % 48));
@@ -54,7 +48,7 @@ TEST(State, TokensOneByOneGiveWhatWholeTextsGive) {
   // 300 tokens are passes of 256 and 64, the last with padding, behind which tokens come one at a time.
   for (const char* name : kNames) {
     SCOPED_TRACE(name);
-    test::TransformersCase c = case_of(name);
+    test::TransformersCase c = test::transformers_case(name);
     c.json["config"]["max_position_embeddings"] = 512;
     const TemporaryFolder folder;
     test::put(c.model(), folder);
@@ -73,7 +67,7 @@ TEST(State, PromptsThatGoOnAreReusedAndOthersGoBackToACheckpoint) {
   for (const char* name : kNames) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
-    test::put(case_of(name).model(), folder);
+    test::put(test::transformers_case(name).model(), folder);
     const Model model = load(folder.path(), {.context = 64});
     std::vector<std::int32_t> text = drawn_tokens(20, 7);
     const Result first = model.generate(text, most_probable_text(6)).result();
@@ -102,7 +96,7 @@ TEST(State, CheckpointsOfOneSequenceServeAnother) {
   for (const auto& [name, reused] : {std::pair("mamba", 29), {"mamba2", 29}, {"bamba", 0}}) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
-    test::put(case_of(name).model(), folder);
+    test::put(test::transformers_case(name).model(), folder);
     const Model model = load(folder.path(), {.context = 64, .sequences = 2}),
                 alone = load(folder.path(), {.context = 64});
     Batch batch(model);
@@ -121,7 +115,7 @@ TEST(State, CheckpointsOfOneSequenceServeAnother) {
 
 TEST(State, CheckpointsTakeNoMoreMemoryThanAllowed) {
   const TemporaryFolder folder;
-  test::put(case_of("mamba").model(), folder);
+  test::put(test::transformers_case("mamba").model(), folder);
   std::uint64_t one = 0;  // of a checkpoint: a model without attention has nothing else in its cache
   (void)load(folder.path(), {.context = 64, .on_load = [&](const ModelLoad& loaded) { one = loaded.cache_bytes; }});
   for (const auto& [room, reused] : {std::pair(one - 1, 0), {one, 0}, {2 * one, 19}}) {
@@ -141,7 +135,7 @@ TEST(State, SequencesSideBySideDoNotMix) {
   for (const char* name : kNames) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
-    test::put(case_of(name).model(), folder);
+    test::put(test::transformers_case(name).model(), folder);
     const Model model = load(folder.path(), {.context = 64, .sequences = 3});
     const Model alone = load(folder.path(), {.context = 64});
     Batch batch(model);
@@ -173,7 +167,7 @@ TEST(State, ADeviceGivesWhatTheCpuGives) {
   for (const char* name : {"mamba", "bamba"}) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
-    test::put(case_of(name).model(), folder);
+    test::put(test::transformers_case(name).model(), folder);
     const std::vector<std::int32_t> prompt = drawn_tokens(6, 7);
     const Model model = load(folder.path(), {.context = 64}),
                 on_cpu = load(folder.path(), {.context = 64, .device = kCpu});
@@ -186,7 +180,7 @@ TEST(State, ADeviceGivesWhatTheCpuGives) {
 
 TEST(State, EmbeddingsOfSeveralTextsAreThoseOfEach) {
   const TemporaryFolder folder;
-  test::put(case_of("bamba").model(), folder);
+  test::put(test::transformers_case("bamba").model(), folder);
   const Model model = load(folder.path(), {.context = 64, .sequences = 2});
   const std::vector<std::string> texts = {"w3 w4 w5 w6 w7", "w9 w1"};
   const std::vector<float> both = model.embed(texts).to_vector<float>();
@@ -198,7 +192,7 @@ TEST(State, EmbeddingsOfSeveralTextsAreThoseOfEach) {
 
 TEST(State, GuessesAreRefused) {
   const TemporaryFolder folder;
-  test::put(case_of("mamba2").model(), folder);
+  test::put(test::transformers_case("mamba2").model(), folder);
   const Model model = load(folder.path(), {.context = 64});
   GenerateOptions options = most_probable_text(3);
   options.draft = 4;
@@ -273,7 +267,7 @@ TEST(State, GgufFilesGiveTheSameLogits) {
   // In GGUF each group of Mamba-2 is normalised apart, so the case has one.
   for (const char* name : {"mamba", "mamba2-limits"}) {
     SCOPED_TRACE(name);
-    test::TransformersCase c = case_of(name);
+    test::TransformersCase c = test::transformers_case(name);
     c.json["config"].erase("time_step_limit");
     const TemporaryFolder folder;
     const test::TinyModel model = c.model();
@@ -289,7 +283,7 @@ TEST(State, GgufFilesGiveTheSameLogits) {
 
 TEST(State, ModelsWithStatesAreNotConvertedToTheOtherKindOfFile) {
   const TemporaryFolder folder;
-  test::put(case_of("bamba").model(), folder);
+  test::put(test::transformers_case("bamba").model(), folder);
   EXPECT_NE(message_of<FileError>([&] {
               convert_to_gguf(io::TensorSource::open(folder.path()), folder / "out.gguf");
             }).find("models whose layers keep states are not converted"),
@@ -298,7 +292,7 @@ TEST(State, ModelsWithStatesAreNotConvertedToTheOtherKindOfFile) {
 
 TEST(State, BadSettingsAreRefused) {
   const auto error = [](const char* name, const Json& changes) {
-    test::TransformersCase c = case_of(name);
+    test::TransformersCase c = test::transformers_case(name);
     c.json["config"].update(changes);
     const TemporaryFolder folder;
     test::put(c.model(), folder);

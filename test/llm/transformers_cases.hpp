@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ inline std::vector<TransformersCase> transformers_cases() {
     if (entry.path().extension() == ".json") all.push_back({entry.path().stem(), read_json_file(entry.path())});
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return all;
+}
+
+inline TransformersCase transformers_case(const std::string& name) {
+  for (TransformersCase& c : transformers_cases())
+    if (c.name == name) return std::move(c);
+  throw std::runtime_error("no case " + name);
 }
 
 }  // namespace weft::test

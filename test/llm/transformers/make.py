@@ -26,6 +26,8 @@ def longrope(factors):
             "long_factor": [1.0, 2.0, 3.0, 4.0][:factors], "original_max_position_embeddings": 32}
 
 
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=12)
+
 # name, class, what differs from BASE; "context" and "tokens" are not the config's.
 CASES = [
     ("llama", "Llama", {}),
@@ -125,6 +127,34 @@ CASES = [
     ("lfm2", "Lfm2", {"layer_types": ["conv", "full_attention", "conv"], "block_multiple_of": 8, "tie_word_embeddings": True}),
     ("lfm2-biases", "Lfm2", {"layer_types": ["full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False, "conv_bias": True,
                              "conv_L_cache": 4}),
+    ("gpt-oss", "GptOss", {"head_dim": 32, "sliding_window": 6, "num_hidden_layers": 4, "num_local_experts": 5, "num_experts_per_tok": 2,
+                           "intermediate_size": 64, "rope_parameters": {**SCALED, "rope_type": "yarn", "factor": 4.0, "truncate": False}}),
+    ("gpt-oss-clamped", "GptOss", {"head_dim": 16, "sliding_window": 9, "num_local_experts": 4, "num_experts_per_tok": 3,
+                                   "intermediate_size": 40, "swiglu_limit": 0.5, "swiglu_alpha": 1.2, "attention_bias": False,
+                                   "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0},
+                                   "layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
+    ("qwen2-moe-some", "Qwen2Moe", {"num_hidden_layers": 5, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                                    "shared_expert_intermediate_size": 40, "decoder_sparse_step": 2, "mlp_only_layers": [3]}),
+    ("qwen3-moe-some", "Qwen3Moe", {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                                    "norm_topk_prob": True, "mlp_only_layers": [0]}),
+    ("deepseek-v2", "DeepseekV2", {**LATENT, "q_lora_rank": None, "n_routed_experts": 5, "num_experts_per_tok": 2, "n_shared_experts": 2,
+                                   "moe_intermediate_size": 24, "first_k_dense_replace": 1}),
+    ("deepseek-v2-groups", "DeepseekV2", {**LATENT, "q_lora_rank": 24, "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1,
+                                          "moe_intermediate_size": 24, "first_k_dense_replace": 0, "topk_method": "group_limited_greedy",
+                                          "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5, "rope_parameters": {
+                                              **SCALED, "rope_type": "yarn", "factor": 4.0, "mscale": 0.707, "mscale_all_dim": 0.707}}),
+    ("deepseek-v3", "DeepseekV3", {**LATENT, "kv_lora_rank": 28, "q_lora_rank": 24, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 1,
+                                   "moe_intermediate_size": 24, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2,
+                                   "rope_parameters": {**SCALED, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    ("deepseek-v3-halves", "DeepseekV3", {**LATENT, "q_lora_rank": None, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 2,
+                                          "moe_intermediate_size": 24, "first_k_dense_replace": 2, "n_group": 1, "topk_group": 1,
+                                          "norm_topk_prob": False, "rope_interleave": False, "attention_bias": True, "tie_word_embeddings": True}),
+    ("bloom", "Bloom", {"tie_word_embeddings": True}),
+    ("bloom-six-heads", "Bloom", {"hidden_size": 48, "num_attention_heads": 6, "tie_word_embeddings": False}),
+    # The library takes 8 for alibi_bias_max, whatever the file says.
+    ("mpt", "Mpt", {"max_seq_len": 64, "tie_word_embeddings": True}),
+    ("mpt-six-heads", "Mpt", {"hidden_size": 48, "num_attention_heads": 6, "max_seq_len": 64, "tie_word_embeddings": True,
+                              "attn_config": {"clip_qkv": 0.8, "softmax_scale": 0.2}}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
 ]
 
@@ -160,9 +190,10 @@ def result_of(name, kind, changes):
     changes = dict(changes)
     context, count, prompt = changes.pop("context", 64), changes.pop("tokens", TOKENS), changes.pop("prompt", PROMPT)
     of_attention = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
+    of_others = ("num_key_value_heads", "intermediate_size", "max_position_embeddings")
     # The library leaves the limits of steps out where it goes on from a state.
     goes_on = not changes.pop("reads_whole_texts", False)
-    foreign = {"Falcon": ("num_key_value_heads", "intermediate_size"), "GPTNeoX": ("num_key_value_heads",), "GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
+    foreign = {"Bloom": of_others, "Mpt": of_others, "Falcon": ("num_key_value_heads", "intermediate_size"), "GPTNeoX": ("num_key_value_heads",), "GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
                "Mamba2": of_attention}.get(kind, ())
     settings = {**{key: value for key, value in BASE.items() if key not in foreign}, **changes}
     config = getattr(transformers, kind + "Config")(**settings)
