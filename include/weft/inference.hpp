@@ -47,7 +47,7 @@ struct CacheAttentionOptions {
   double soft_cap = 0;  ///< c: scores s become c tanh(s / c); 0: no cap
   Extent ring = 0;      ///< rows of a sequence, which its positions use in turn; at least the window. 0: no ring
   Tensor sinks = {};    ///< f32 [H], a logit of each head that takes weight and has no value; undefined: none
-  Tensor slopes = {};   ///< f32 [H], of each head: what a score loses for each position between query and key; undefined: none
+  Tensor slopes = {};   ///< f32 [H], what a score of a head loses for each position of distance; undefined: none
 };
 /// Attention of T queries, each over the rows of the cache that belong to its sequence: query t sees rows first[t] .. first[t]
 /// + length[t] - 1, or the last `window` of them. With a ring, position p of a sequence is in row first[t] + p % ring, and a

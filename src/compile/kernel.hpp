@@ -234,7 +234,8 @@ struct CallKernel {
   const Operand* input(std::size_t i) const {
     if (given.empty()) return i < reads.size() ? &reads[i] : nullptr;
     if (i >= given.size() || !given[i]) return nullptr;
-    return &reads[static_cast<std::size_t>(std::count(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(i), true))];
+    return &reads[static_cast<std::size_t>(
+        std::count(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(i), true))];
   }
 };
 

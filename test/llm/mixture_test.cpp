@@ -128,12 +128,12 @@ TEST(Mixtures, ADeviceGivesWhatTheCpuGives) {
     SCOPED_TRACE(name);
     const TemporaryFolder folder;
     test::put(test::transformers_case(name).model(), folder);
-    const std::vector<std::int32_t> prompt = drawn_tokens(21, 7);
+    const std::vector<std::int32_t> prompt = drawn_tokens(8, 7);  // more than the window of gpt-oss
     const Model model = load(folder.path(), {.context = 64}),
                 on_cpu = load(folder.path(), {.context = 64, .device = kCpu});
     EXPECT_LT(largest_difference(model.forward(prompt), on_cpu.forward(prompt)), 1e-4);
-    EXPECT_EQ(ids_of(model.generate(prompt, most_probable(6)).result()),
-              ids_of(on_cpu.generate(prompt, most_probable(6)).result()));
+    EXPECT_EQ(ids_of(model.generate(prompt, most_probable(4)).result()),
+              ids_of(on_cpu.generate(prompt, most_probable(4)).result()));
   }
 }
 
