@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/quote.hpp"
 #include "llm/convert_values.hpp"
 #include "weft/error.hpp"
 
