@@ -124,10 +124,11 @@ int main(int count, char** arguments) {
                peer_both / both);
     std::fflush(stdout);  // PyTorch takes its time
     const std::string work = fmt::format("{} T {} N {} I {} H {}", cell, c.steps, c.sequences, c.inputs, c.width);
-    if (peer_forward > 0) {
-      const std::string machine = on_gpu ? runtime::backend_of(device).describe().hardware : std::string();
-      figures::keep({"recurrent layers", work + ", forward", "ms", forward, "PyTorch", peer_forward, machine});
-      figures::keep({"recurrent layers", work + ", with gradients", "ms", both, "PyTorch", peer_both, machine});
-    }
+    const bool has_peer = peer_forward > 0;
+    if (!has_peer && !on_gpu) continue;
+    const std::string machine = on_gpu ? runtime::backend_of(device).describe().hardware : std::string();
+    const char* name = has_peer ? "PyTorch" : "";
+    figures::keep({"recurrent layers", work + ", forward", "ms", forward, name, peer_forward, machine});
+    figures::keep({"recurrent layers", work + ", with gradients", "ms", both, name, peer_both, machine});
   }
 }
