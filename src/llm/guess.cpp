@@ -53,14 +53,14 @@ class Guess {
  private:
   const io::SourceTensor* find(const std::string& name) const { return names_.find(name); }
   [[noreturn]] void unknown(const std::string& what, const char* hint) const {
-    throw FileError(fmt::format("{}: there is no config.json, and the tensors do not tell {}; give it as {}",
+    throw FileError(fmt::format("{}: a config.json cannot be made of the tensors, which do not tell {}; give it as {}",
                                 names_.source().path().string(), what, hint));
   }
   Extent extent(const std::string& name, int axis) const {
     const io::SourceTensor* tensor = find(name);
     if (!tensor || tensor->shape.rank() <= axis)
       throw FileError(
-          fmt::format("{}: there is no config.json, and without the tensor {}{} the sizes of the model are not known",
+          fmt::format("{}: a config.json cannot be made: without the tensor {}{} the sizes of the model are not known",
                       names_.source().path().string(), name, tensor ? " of more axes" : ""));
     return tensor->shape[axis];
   }

@@ -35,7 +35,7 @@ class EncoderGuess {
     const io::SourceTensor* tensor = find(name);
     if (!tensor || tensor->shape.rank() <= axis)
       throw FileError(
-          fmt::format("{}: there is no config.json, and without the tensor {}{} the sizes of the model are not known",
+          fmt::format("{}: a config.json cannot be made: without the tensor {}{} the sizes of the model are not known",
                       source_.path().string(), name, tensor ? " of more axes" : ""));
     return tensor->shape[axis];
   }
@@ -52,7 +52,7 @@ class EncoderGuess {
     }
     if (width % kHeadWidth != 0)
       throw FileError(
-          fmt::format("{}: there is no config.json, and the tensors do not tell the number of heads; give it "
+          fmt::format("{}: a config.json cannot be made of the tensors, which do not tell the number of heads; give it "
                       "as heads",
                       source_.path().string()));
     return width / kHeadWidth;
