@@ -9,7 +9,7 @@
 #include "catalogue/held_networks.hpp"
 #include "catalogue/media_values.hpp"
 #include "catalogue/named_resources.hpp"
-#include "speech/model_type.hpp"
+#include "io/model_type.hpp"
 #include "weft/speech.hpp"
 #include "weft/vision.hpp"
 
@@ -105,7 +105,7 @@ const Wanted& as(const Model& model, const char* needed) {
 using VisionModel = std::variant<vision::Encoder, vision::Classifier>;
 
 VisionModel load_vision(const std::filesystem::path& path) {
-  if (speech::model_type_of(path) == "vit") return vision::Classifier::load(path);
+  if (io::model_type_of(path) == "vit") return vision::Classifier::load(path);
   return vision::Encoder::load(path);
 }
 Value describe_vision(const VisionModel& model) {

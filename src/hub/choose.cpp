@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/json.hpp"
 #include "base/quote.hpp"
+#include "base/split_name.hpp"
 #include "hub/listing.hpp"
 #include "hub/names.hpp"
 #include "weft/error.hpp"
@@ -27,29 +27,6 @@ bool is_gguf(std::string_view name) { return lower(name).ends_with(".gguf"); }
 /// The towers of images of llama.cpp, which are not models of their own.
 bool is_projector(std::string_view name) {
   return lower(name.substr(name.rfind('/') + 1)).find("mmproj") != std::string::npos;
-}
-
-/// "-00002-of-00004" before the ending of a split file.
-struct Part {
-  std::string before, after;  // the name around the number
-  int number = 0, count = 0;
-};
-std::optional<Part> part_of(std::string_view name) {
-  constexpr std::string_view kMark = "-00001-of-00004";
-  const std::size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos || dot < kMark.size()) return std::nullopt;
-  const std::string_view mark = name.substr(dot - kMark.size(), kMark.size());
-  Part part;
-  const auto number = [&](std::size_t at, int& value) {
-    const std::string_view digits = mark.substr(at, 5);
-    return digits.find_first_not_of("0123456789") == std::string_view::npos &&
-           std::from_chars(digits.data(), digits.data() + 5, value).ec == std::errc();
-  };
-  if (mark[0] != '-' || mark.substr(6, 4) != "-of-" || !number(1, part.number) || !number(10, part.count))
-    return std::nullopt;
-  part.before = name.substr(0, dot - kMark.size());
-  part.after = name.substr(dot);
-  return part;
 }
 
 /// Whether a file's name has a word, as Q4_K_M in "model-q4_k_m.gguf" and "Q4_K_M/model.gguf".
@@ -106,7 +83,7 @@ class Chooser {
   std::vector<const ListedFile*> gguf_models() const {
     std::vector<const ListedFile*> models;
     for (const auto& [name, file] : by_name_) {
-      const auto part = part_of(name);
+      const auto part = split_name(name);
       if (is_gguf(name) && !is_projector(name) && (!part || part->number == 1)) models.push_back(file);
     }
     return models;
@@ -114,7 +91,7 @@ class Chooser {
 
   Chosen one_file(const ListedFile& file) const {
     Chosen chosen;
-    const auto part = is_gguf(file.name) ? part_of(file.name) : std::nullopt;
+    const auto part = is_gguf(file.name) ? split_name(file.name) : std::nullopt;
     if (!part || part->count < 2) {
       chosen.files = {file};
     } else {
@@ -239,9 +216,9 @@ class Chooser {
     std::string text;
     for (std::size_t i = 0; i < std::min(models.size(), kShownMax); ++i) {
       std::uint64_t bytes = 0;
-      const auto part = part_of(models[i]->name);
+      const auto part = split_name(models[i]->name);
       for (const auto& [name, file] : by_name_) {
-        const auto other = part_of(name);
+        const auto other = split_name(name);
         if (name == models[i]->name || (part && other && other->before == part->before && other->count == part->count))
           bytes += file->bytes;
       }

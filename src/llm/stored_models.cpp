@@ -4,15 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <map>
 
 #include "base/cache_folder.hpp"
-#include "base/json.hpp"
 #include "base/quote.hpp"
+#include "base/split_name.hpp"
 #include "hub/cache.hpp"
 #include "hub/settings.hpp"
+#include "io/model_type.hpp"
 #include "io/tensor_source.hpp"
 #include "llm/mmproj.hpp"
 #include "llm/packed_file.hpp"
@@ -38,24 +38,15 @@ bool is_model_folder(const fs::path& path) {
                                                        fs::exists(path / "model.safetensors.index.json", ignored));
 }
 
-/// Whether the name ends as that of a part of a split file, but not the first: "-00002-of-00004.gguf".
-bool is_later_part(const std::string& stem) {
-  constexpr std::size_t kEnd = std::string_view("-00001-of-00002").size();
-  if (stem.size() <= kEnd) return false;
-  const std::string end = stem.substr(stem.size() - kEnd);
-  const auto are_digits = [&](std::size_t from) {
-    return std::all_of(end.begin() + static_cast<std::ptrdiff_t>(from),
-                       end.begin() + static_cast<std::ptrdiff_t>(from) + 5,
-                       [](unsigned char c) { return std::isdigit(c) != 0; });
-  };
-  return end[0] == '-' && are_digits(1) && end.substr(6, 4) == "-of-" && are_digits(10) && end.substr(1, 5) != "00001";
+/// Whether the file is a part of a split model, but not the first.
+bool is_later_part(const fs::path& path) {
+  const auto part = split_name(path.filename().string());
+  return part && part->number != 1;
 }
 
 /// The model_type of a folder that holds speech, a voice, or a tower for images, which other commands load; else empty.
 std::string other_kind(const fs::path& folder) {
-  const Json config = read_json_file(folder / "config.json");
-  if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) return "";
-  const std::string type = config["model_type"];
+  const std::string type = io::model_type_of(folder);
   for (const std::string_view other : {"whisper", "wav2vec2", "hubert", "vits", "clip", "siglip", "vit"})
     if (type == other) return type;
   return "";
@@ -145,8 +136,7 @@ std::vector<fs::path> paths_of_models(std::span<const fs::path> folders) {
         const std::string name = it->path().filename().string();
         const bool is_of_cache = name == "blobs" || name == ".locks";  // of a hub's cache: files without their names
         if (is_model || is_of_cache || it.depth() + 1 >= kDepthMax) it.disable_recursion_pending();
-      } else if (it->path().extension() == ".gguf" && it->is_regular_file(ignored) &&
-                 !is_later_part(it->path().stem().string())) {
+      } else if (it->path().extension() == ".gguf" && it->is_regular_file(ignored) && !is_later_part(it->path())) {
         found.push_back(it->path());
       }
     }

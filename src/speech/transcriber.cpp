@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/model_type.hpp"
 #include "speech/ctc_transcribe.hpp"
 #include "speech/log_mel.hpp"
-#include "speech/model_type.hpp"
 #include "speech/whisper.hpp"
 #include "speech/windows.hpp"
 #include "weft/error.hpp"
@@ -100,12 +100,12 @@ std::string Transcriber::describe() const {
 }
 
 Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOptions& options) {
-  if (is_ctc_type(model_type_of(folder))) return Transcriber(std::make_shared<detail::CtcEngine>(folder, options));
+  if (is_ctc_type(io::model_type_of(folder))) return Transcriber(std::make_shared<detail::CtcEngine>(folder, options));
   return Transcriber(std::make_shared<detail::WhisperEngine>(folder, options));
 }
 
 bool is_transcriber(const std::filesystem::path& folder) {
-  const std::string type = model_type_of(folder);
+  const std::string type = io::model_type_of(folder);
   return type == "whisper" || is_ctc_type(type);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "speech/model_type.hpp"
+#include "io/model_type.hpp"
 #include "speech/vits_config.hpp"
 #include "speech/voice_engine.hpp"
 #include "weft/error.hpp"
@@ -85,7 +85,7 @@ Voice load_voice(const std::filesystem::path& path, const LoadOptions& options) 
 bool is_voice(const std::filesystem::path& path) {
   std::error_code ignored;
   if (path.extension() == ".onnx") return std::filesystem::is_regular_file(detail::piper_settings(path), ignored);
-  return model_type_of(path) == "vits";
+  return io::model_type_of(path) == "vits";
 }
 
 }  // namespace weft::speech

@@ -1,8 +1,8 @@
-#include "speech/model_type.hpp"
+#include "io/model_type.hpp"
 
 #include "base/json.hpp"
 
-namespace weft::speech {
+namespace weft::io {
 
 std::string model_type_of(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
@@ -13,4 +13,4 @@ std::string model_type_of(const std::filesystem::path& folder) {
   return type != json.end() && type->is_string() ? type->get<std::string>() : "";
 }
 
-}  // namespace weft::speech
+}  // namespace weft::io
