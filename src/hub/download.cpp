@@ -72,7 +72,7 @@ class Downloader {
     if (is_whole()) {
       if (d_.on_bytes) d_.on_bytes(file_.size());
       if (!d_.sha256.empty() || file_.size() == 0) return;
-      file_.clear();  // whole, but of what?
+      file_.clear();  // complete, but nothing says of which version
     }
     const HttpReply reply = client_.persist(d_.what, [&](bool& got_bytes) { return attempt(got_bytes); });
     if (reply.status / 100 != 2)

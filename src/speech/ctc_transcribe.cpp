@@ -77,7 +77,7 @@ Transcript transcribe_by_ctc(detail::CtcEngine& engine, const audio::Sound& soun
   const Extent margin = frames_of(kMarginSeconds),
                window = std::max(frames_of(kWindowSeconds), 2 * margin + 1) * hop + c.reach() - hop;
   const Extent frames = c.frames(size);
-  // Frames [done, kept) come of the window that begins at frame `first`.
+  // Frames [done, kept) come from the window that begins at frame `first`.
   for (Extent done = 0; done < frames && !options.cancel.stop_requested();) {
     const Extent first = std::max<Extent>(done - margin, 0);
     const Extent end = std::min(first * hop + window, size);
