@@ -56,6 +56,13 @@ struct ModelLoad {
   std::vector<ModelPart> parts = {};  ///< one for each device
 };
 
+/// Low-rank changes of a model's matrices (LoRA), which were trained apart from it: a folder of PEFT with adapter_config.json and
+/// adapter_model.safetensors, or a GGUF file of llama.cpp. Either goes with a model in either kind of file.
+struct AdapterUse {
+  std::filesystem::path path;
+  double scale = 1;  ///< by which the changes are multiplied
+};
+
 struct LoadOptions {
   /// Positions kept of each sequence. 0: as many as the model was trained for, or as many as fit into half of the free memory
   /// (2 GiB on a GPU, which does not report its memory; what the weights leave of `device_memory`, if that is set).
@@ -81,6 +88,9 @@ struct LoadOptions {
   /// whose name has "mmproj" in it, if it belongs to the model; `describe` names it in a note. "none": none. FileError for a file
   /// of another model.
   std::filesystem::path mmproj = {};
+  /// What these add to the model's products is computed beside them; the matrices stay as they are, in blocks too. FileError for an
+  /// adapter of another model, and for kinds that are not low-rank changes of products.
+  std::vector<AdapterUse> adapters = {};
   Device device = default_device();
   /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; states of tokens go
   /// from one to the next through the host, 4 bytes an element. Empty: all of the model is on `device`.
@@ -184,11 +194,13 @@ struct Result {
   double prompt_seconds = 0, seconds = 0;  ///< time for the prompt, and for the tokens after it
 };
 
+class Model;
 namespace detail {
 class Engine;
 class Run;
 struct BatchState;
 struct ImageRows;
+std::shared_ptr<Engine> engine_of(const Model& model);
 }  // namespace detail
 
 /// What a model goes on from: tokens, and rows of images between them. Copies share the images.
@@ -339,6 +351,7 @@ class Model {
 
  private:
   friend class Batch;
+  friend std::shared_ptr<detail::Engine> detail::engine_of(const Model& model);
   friend Model load(const std::filesystem::path& path, const LoadOptions& options);
   explicit Model(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
   Prompt prompt_of(const jinja::Rendered& chat, const std::vector<Message>& messages) const;

@@ -5,6 +5,7 @@ namespace weft::cli {
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"train", "Models", "train a model: weft train text --data FILE --out FOLDER", set_up_train},
+      {"tune", "Models", "fine-tune a language model: weft tune MODEL --data FILE --out FOLDER", set_up_tune},
       {"generate", "Models", "write text with a trained model", set_up_generate},
       {"chat", "Models", "talk with a language model", set_up_chat},
       {"describe", "Models", "say what is in an image, by a language model that sees", set_up_describe},

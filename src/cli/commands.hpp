@@ -41,6 +41,7 @@ struct Command {
 std::span<const Command> commands();
 
 void set_up_train(CLI::App& app, Action& action);
+void set_up_tune(CLI::App& app, Action& action);
 void set_up_generate(CLI::App& app, Action& action);
 void set_up_chat(CLI::App& app, Action& action);
 void set_up_describe(CLI::App& app, Action& action);

@@ -13,6 +13,7 @@
 #include "io/convert_model.hpp"
 #include "io/quantised_folder.hpp"
 #include "llm/convert.hpp"
+#include "llm/merge_folder.hpp"
 #include "metatensor/source.hpp"
 #include "weft/error.hpp"
 
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 struct ConvertRequest {
   fs::path in, out;
   std::string type;
+  std::vector<std::string> adapters;
   bool no_metadata = false, no_tokenizer = false;
 };
 
@@ -44,7 +46,9 @@ int convert_between_kinds(const ConvertRequest& request, const io::TensorSource&
                                quote(tensor, 64)));
   };
   const llm::Converted converted = model.gguf() ? llm::convert_to_folder(model, request.out, options)
-                                                : llm::convert_to_gguf(model, request.out, options);
+                                   : request.out.extension() == ".gguf"
+                                       ? llm::convert_to_gguf(model, request.out, options)
+                                       : llm::write_folder(model, request.out, options);
   console.status("100 %", true);
   console.end_status();
   for (const std::string& note : converted.notes) put_message("note: " + note);
@@ -63,9 +67,11 @@ int convert(ConvertRequest request) {
     options.type = format->type;
   }
   request.in = model_path(request.in);
-  const io::TensorSource model = io::with_quantised_layers(metatensor::open_source(request.in));
+  const io::TensorSource model =
+      llm::with_adapters(io::with_quantised_layers(metatensor::open_source(request.in)), adapters_of(request.adapters));
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
-  if ((model.gguf() && names_folder(request.out)) || (described && request.out.extension() == ".gguf"))
+  if ((model.gguf() && names_folder(request.out)) ||
+      (described && (request.out.extension() == ".gguf" || names_folder(request.out))))
     return convert_between_kinds(request, model, {.type = options.type});
   Console console(stderr);
   const InterruptScope interrupt;
@@ -93,8 +99,8 @@ void set_up_convert(CLI::App& app, Action& action) {
   auto request = std::make_shared<ConvertRequest>();
   ConvertRequest& r = *request;
   app.footer(
-      "From a GGUF file to a folder, and from a folder with config.json to a GGUF file: the model with its "
-      "configuration and\n"
+      "From a GGUF file to a folder, and from a folder with config.json to a GGUF file or another folder: the model "
+      "with its\nconfiguration and "
       "tokenizer, as the other kind of file names and lays out its tensors. Otherwise tensors keep their names, and "
       "metadata of\n"
       "GGUF becomes text in safetensors and comes back as it was. Blocks become F32, and so do norms and biases in "
@@ -105,6 +111,7 @@ void set_up_convert(CLI::App& app, Action& action) {
   app.add_option("out", r.out, "the file to write, whose name ends in .gguf, .safetensors or .metatensor, or a folder")
       ->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");
+  add_adapter_option(app, r.adapters);
   app.add_flag("--no-tokenizer", r.no_tokenizer, "between a GGUF file and a folder: leave the tokenizer behind");
   app.add_flag("--no-metadata", r.no_metadata, "leave metadata behind");
   app.callback([&action, request] { action = [request] { return convert(*request); }; });

@@ -37,9 +37,36 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
   app.add_option("--device-memory", o.device_memory,
                  "memory for weights and cache together, such as 6G or 500M; without --context, as many positions are "
                  "kept as fit. Of several devices: on each GPU; a CPU beside them takes the layers that do not fit");
+  add_adapter_option(app, o.adapters);
   app.add_flag("--exact", o.exact, "keep activations in f32 in products with quantised weights");
   app.add_flag("--no-packed-file", o.no_packed_file,
                "pack weights for the CPU at each start, and keep no packed copy in the cache folder");
+}
+
+void add_adapter_option(CLI::App& app, std::vector<std::string>& adapters) {
+  app.add_option("--adapter", adapters,
+                 "low-rank changes of the model (LoRA): a folder of weft tune or PEFT, or a GGUF file; PATH=SCALE "
+                 "multiplies them; may be given several times")
+      ->allow_extra_args(false);
+}
+
+std::vector<llm::AdapterUse> adapters_of(const std::vector<std::string>& values) {
+  std::vector<llm::AdapterUse> uses;
+  std::error_code ignored;
+  for (const std::string& value : values) {
+    const std::size_t at = value.rfind('=');
+    if (at == std::string::npos || std::filesystem::exists(value, ignored)) {
+      uses.push_back({value});
+      continue;
+    }
+    double scale = 0;
+    const char *begin = value.data() + at + 1, *end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(begin, end, scale);
+    if (error != std::errc() || stop != end || at == 0)
+      throw UsageError(fmt::format("--adapter {}: write PATH or PATH=SCALE, as in talks=0.5", quote(value, 80)));
+    uses.push_back({value.substr(0, at), scale});
+  }
+  return uses;
 }
 
 void add_image_options(CLI::App& app, ModelOptions& o) {
@@ -213,6 +240,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
   set_devices(load, o.device, o.split, o.layers);
   load.cache = parse_cache_type(o.cache);
   load.mmproj = o.mmproj;
+  load.adapters = adapters_of(o.adapters);
   Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {

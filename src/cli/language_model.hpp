@@ -18,6 +18,7 @@ struct ModelOptions {
   std::vector<std::int64_t> layers;
   std::int64_t context = 0, threads = 0;
   std::string device_memory;
+  std::vector<std::string> adapters;  // see adapters_of
   std::filesystem::path chat_template;
   std::filesystem::path mmproj = "none";  // see add_image_options
   bool whole_cache = false, exact = false, no_packed_file = false;
@@ -25,6 +26,10 @@ struct ModelOptions {
 void add_model_options(
     CLI::App& app, ModelOptions& options,
     const std::string& what = "GGUF file, or folder with config.json, tokenizer.json and safetensors");
+
+/// --adapter, and what its values mean: PATH or PATH=SCALE. Errors: UsageError.
+void add_adapter_option(CLI::App& app, std::vector<std::string>& adapters);
+std::vector<llm::AdapterUse> adapters_of(const std::vector<std::string>& values);
 
 /// --mmproj, for commands that show the model images. Other commands load no tower.
 void add_image_options(CLI::App& app, ModelOptions& options);

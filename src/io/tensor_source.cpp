@@ -83,6 +83,14 @@ TensorSource TensorSource::of(const std::filesystem::path& path, SourceKind kind
   return source;
 }
 
+TensorSource TensorSource::with_tensors(std::vector<SourceTensor> tensors) const {
+  TensorSource source = *this;
+  source.tensors_ = std::move(tensors);
+  source.index_.clear();
+  source.index_tensors();
+  return source;
+}
+
 void TensorSource::index_tensors() {
   for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
 }

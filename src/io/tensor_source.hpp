@@ -54,6 +54,9 @@ class TensorSource {
                          std::vector<MappedFile> files, SafetensorsMetadata metadata,
                          std::vector<std::string> notes = {});
 
+  /// The same model with these tensors in place of its own; they may be made of them.
+  TensorSource with_tensors(std::vector<SourceTensor> tensors) const;
+
   SourceKind kind() const { return kind_; }
   const std::filesystem::path& path() const { return path_; }
   /// In the order of files; those of a folder by name.

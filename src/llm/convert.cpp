@@ -46,6 +46,16 @@ ModelGraph graph_elsewhere(const ModelGraph& graph, const ModelConfig& elsewhere
   return build(elsewhere, [&](std::string_view key) { return keys.contains(key); });
 }
 
+ModelConfig config_elsewhere(const GgufConfig& gguf, Extent vocabulary) {
+  ModelConfig config = config_from_gguf(gguf.metadata, vocabulary);
+  take_factors(config, [&](const char* name) {
+    const auto found = gguf.factors.find(name);
+    return found == gguf.factors.end() ? std::vector<double>()
+                                       : std::vector<double>(found->second.begin(), found->second.end());
+  });
+  return config;
+}
+
 /// Checks that both files describe the same computation.
 void require_same(const ModelGraph& from, const ModelGraph& to) {
   std::string problems;
@@ -200,6 +210,17 @@ void check_folder(const fs::path& folder, const ConvertOptions& options, const T
 
 }  // namespace
 
+ModelGraph graph_of_other_kind(const ModelGraph& graph) {
+  ModelGraph from = graph;
+  from.config.reads_images = from.config.sees_images_whole = false;
+  from.config.image_layers = 0;
+  const ModelGraph to =
+      graph_elsewhere(from, from.config.from_gguf ? config_from_json(config_to_json(from), from.config.source)
+                                                  : config_elsewhere(config_to_gguf(from), from.config.vocabulary));
+  require_same(from, to);
+  return to;
+}
+
 Converted convert_to_folder(const io::TensorSource& source, const fs::path& folder, const ConvertOptions& options) {
   Conversion c(source, options);
   Json json = config_to_json(c.from);
@@ -243,13 +264,7 @@ Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, 
   Conversion c(source, options);
   GgufConfig gguf = config_to_gguf(c.from);
   add_about_model(gguf.metadata, source.path());
-  ModelConfig elsewhere = config_from_gguf(gguf.metadata, c.config.vocabulary);
-  take_factors(elsewhere, [&](const char* name) {
-    const auto found = gguf.factors.find(name);
-    return found == gguf.factors.end() ? std::vector<double>()
-                                       : std::vector<double>(found->second.begin(), found->second.end());
-  });
-  c.plan(elsewhere);
+  c.plan(config_elsewhere(gguf, c.config.vocabulary));
   std::optional<detail::MmprojFile> tower;
   std::string left_behind;
   if (c.sees.reads_images) try {

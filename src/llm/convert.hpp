@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/tensor_source.hpp"
+#include "llm/ir.hpp"
 
 namespace weft::llm {
 
@@ -37,5 +38,9 @@ Converted convert_to_folder(const io::TensorSource& source, const std::filesyste
 /// notes say so, or why such a file cannot express the part that sees. `source` is a folder. Errors as `convert_to_folder`.
 Converted convert_to_gguf(const io::TensorSource& source, const std::filesystem::path& file,
                           const ConvertOptions& options = {});
+
+/// The graph that the other kind of file gives the same model: a folder of a GGUF file, and the other way round. FileError if that
+/// kind cannot express it.
+ModelGraph graph_of_other_kind(const ModelGraph& graph);
 
 }  // namespace weft::llm

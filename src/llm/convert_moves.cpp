@@ -13,24 +13,6 @@ namespace {
 
 using Sink = std::function<void(std::span<const std::byte>)>;
 
-std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
-  std::unordered_map<std::string, const OpNode*> makers;
-  std::unordered_map<std::string, Layout> layouts;
-  for (const OpNode& node : graph.nodes) {
-    makers[node.output] = &node;
-    if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
-    if (node.op != OpType::rope) continue;
-    const OpNode& maker = *makers.at(node.inputs[0]);
-    if (maker.op != OpType::matmul) continue;  // `require_same` compares their pairs
-    const bool neighbours = std::get<std::string>(node.attributes.at("pairs")) == "neighbours";
-    for (std::size_t i = 1; i < maker.inputs.size(); ++i) {
-      layouts[maker.inputs[i]].heads = node.integer("heads");
-      layouts[maker.inputs[i]].neighbours = neighbours;
-    }
-  }
-  return layouts;
-}
-
 BlockType type_of(const Move& move, const ConvertOptions& options, bool to_gguf) {
   const auto type = move.from[0]->type;
   // Experts in MXFP4 stay as they are: that is the type that they were trained in.
@@ -108,6 +90,24 @@ void put_cuts(const Output& output, const io::TensorSource& source, Extent rope_
 }
 
 }  // namespace
+
+std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
+  std::unordered_map<std::string, const OpNode*> makers;
+  std::unordered_map<std::string, Layout> layouts;
+  for (const OpNode& node : graph.nodes) {
+    makers[node.output] = &node;
+    if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
+    if (node.op != OpType::rope) continue;
+    const OpNode& maker = *makers.at(node.inputs[0]);
+    if (maker.op != OpType::matmul) continue;  // `require_same` compares their pairs
+    const bool neighbours = std::get<std::string>(node.attributes.at("pairs")) == "neighbours";
+    for (std::size_t i = 1; i < maker.inputs.size(); ++i) {
+      layouts[maker.inputs[i]].heads = node.integer("heads");
+      layouts[maker.inputs[i]].neighbours = neighbours;
+    }
+  }
+  return layouts;
+}
 
 std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const TensorNames& names,
                            const ConvertOptions& options) {

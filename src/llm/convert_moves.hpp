@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "llm/convert.hpp"
@@ -20,6 +21,9 @@ struct Layout {
   Extent heads = 0;   // of rows that turn with the position
   bool neighbours = false;
 };
+
+/// How a graph's kind of file writes its constants, by their names; those that are missing are written as they are.
+std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph);
 
 /// A constant during its conversion.
 struct Move {

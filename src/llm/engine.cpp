@@ -11,6 +11,7 @@
 #include "base/checked.hpp"
 #include "base/processors.hpp"
 #include "io/quantised_folder.hpp"
+#include "llm/adapter_file.hpp"
 #include "llm/divide.hpp"
 #include "llm/placement.hpp"
 #include "llm/read_config.hpp"
@@ -81,6 +82,7 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
   if (mmproj_) mmproj_->join(config, source.gguf()->metadata());
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
+  add_adapters(options);
   if (options.context > config.context && config.rope_dims == 0)
     throw UsageError(
         fmt::format("llm::load: a context of {}; the model knows {} positions", options.context, config.context));
@@ -90,6 +92,14 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
   settings_.exact = options.exact;
   settings_.has_states = std::any_of(graph_.tensors.begin(), graph_.tensors.end(),
                                      [](const TensorDesc& tensor) { return tensor.storage == TensorStorage::state; });
+}
+
+void Engine::add_adapters(const LoadOptions& options) {
+  std::vector<std::vector<LowRank>> adapters;
+  for (const AdapterUse& use : options.adapters) adapters.push_back(read_adapter(use.path, use.scale, graph_));
+  changes_ = joined(graph_, adapters);
+  for (const LowRank& change : changes_) add_low_rank(graph_, change.node, change.rank);
+  if (!changes_.empty()) graph_.validate();
 }
 
 void Engine::make_stages(const TensorNames& names, const LoadOptions& options) {
@@ -123,8 +133,10 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
     LoadProgress progress;
     if (options.progress) progress = [&](std::uint64_t done, std::uint64_t) { options.progress(before + done, all); };
     stage->load(names, progress, options.keep_packed ? usual_packed_files() : PackedFileRules());
+    stage->load_adapters(changes_);
     before += file_bytes(stage->graph(), names);
   }
+  changes_ = {};
   text_ = text.get();
   if (config().reads_images) {
     const ImageFiles files =
@@ -154,7 +166,10 @@ Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Plann
   const TensorNames names(source);
   read_graph(names, options, false);
   make_stages(names, options);
-  for (const auto& stage : stages_) stage->plan_weights(names);
+  for (const auto& stage : stages_) {
+    stage->plan_weights(names);
+    stage->load_adapters(changes_);
+  }
   settings_.context = options.context > 0 ? options.context : config().context;
   check_rows();
   make_positions(options);

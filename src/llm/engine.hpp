@@ -161,6 +161,8 @@ class Engine {
   /// True while a generation uses the model.
   bool busy = false;
   Constraints& constraints() { return *constraints_; }
+  /// Positions of a sequence that turns by longrope's short factors, where a longer one turns by others.
+  std::optional<Extent> positions_by_short_factors() const { return short_positions_; }
   /// How the model sees images; null if it does not.
   const ImageReader* image_reader() const { return image_reader_.get(); }
   ImageStore& images() { return images_; }
@@ -183,6 +185,8 @@ class Engine {
 
   /// Sets the graph and what the options say of it. `sees`: with the tower of an mmproj file, if there is one.
   void read_graph(const TensorNames& names, const LoadOptions& options, bool sees);
+  /// Reads the adapters, and adds their products to the graph.
+  void add_adapters(const LoadOptions& options);
   /// Divides the graph over the devices.
   void make_stages(const TensorNames& names, const LoadOptions& options);
   void make_positions(const LoadOptions& options);
@@ -219,6 +223,7 @@ class Engine {
   void copy_image_row(text::TokenId id, std::span<float> out);
 
   ModelGraph graph_;
+  std::vector<LowRank> changes_;  // of adapters, until they are on the devices
   Pipeline::Stages stages_;
   Pipeline pipeline_{stages_};
   std::vector<std::string> notes_;
@@ -237,5 +242,8 @@ class Engine {
   Uploaded<float> settings_of_draws_, bias_;
   Uploaded<std::int32_t> history_, bias_tokens_;
 };
+
+/// What a model is on its devices.
+std::shared_ptr<Engine> engine_of(const Model& model);
 
 }  // namespace weft::llm::detail

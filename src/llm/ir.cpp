@@ -85,7 +85,7 @@ const TensorDesc& ModelGraph::at(std::string_view name) const {
 
 std::string ModelGraph::to_string() const {
   constexpr std::string_view elements[] = {"f32", "i32", "weight", "cache"};
-  constexpr std::string_view storages[] = {"constant", "activation", "kv_cache", "state"};
+  constexpr std::string_view storages[] = {"constant", "adapter", "activation", "kv_cache", "state"};
   std::string s = fmt::format("model {} ({}): {} tensors, {} nodes, {} -> {}\n", family, config.architecture,
                               tensors.size(), nodes.size(), input, output);
   for (const TensorDesc& t : tensors)

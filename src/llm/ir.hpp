@@ -37,6 +37,7 @@ struct Dim {
 
 enum class TensorStorage : std::uint8_t {
   constant,    // from the file
+  adapter,     // from an adapter's file, or trained
   activation,  // of one pass
   kv_cache,    // kept between passes, written by attention
   state,       // kept between passes, a row a sequence: what a layer remembers of all its steps

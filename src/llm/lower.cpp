@@ -10,6 +10,9 @@
 #include "graph/cache.hpp"
 #include "graph/op.hpp"
 #include "graph/state_scan.hpp"
+#include "llm/adapter.hpp"
+#include "weft/autocast.hpp"
+#include "weft/checkpoint.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -25,36 +28,98 @@ class Lowering {
   Lowering(const LowerContext& context, const PassInputs& inputs) : context_(context), inputs_(inputs) {
     for (const OpNode& node : context.graph.nodes)
       if (node.op == OpType::attention) attended_values_.insert(node.inputs[2]);
+    // Where an adapter adds to values, its sum has the product's name.
+    for (const OpNode& node : context.graph.nodes)
+      if (node.op == OpType::add && attended_values_.contains(node.output)) attended_values_.insert(node.inputs[0]);
   }
 
   Tensor run() {
     values_[context_.graph.input] = inputs_.tokens;
     values_[context_.graph.positions] = inputs_.positions;
-    for (const OpNode& node : context_.graph.nodes) {
-      if (inputs_.stops_before_head && node.op == OpType::pick) return input(node, 0);
-      try {
-        values_[node.output] = one(node).named(node.id);
-      } catch (Error& error) {
-        error.add_context("lowering " + node.id);
-        throw;
+    const auto& nodes = context_.graph.nodes;
+    if (context_.recomputes)  // tables that all layers read belong to none of them
+      for (const OpNode& node : nodes)
+        if (node.op == OpType::rope)
+          for (const bool sine : {false, true}) angles(node.integer("local") != 0, sine);
+    for (auto node = nodes.begin(); node != nodes.end();) {
+      if (inputs_.stops_before_head && node->op == OpType::pick) return input(*node, 0);
+      if (!context_.recomputes || node->layer < 0) {
+        run(*node++);
+        continue;
       }
+      const auto end = std::find_if(node, nodes.end(), [&](const OpNode& n) { return n.layer != node->layer; });
+      run_checkpointed({node, end}, {end, nodes.end()});
+      node = end;
     }
     return values_.at(context_.graph.output);
   }
 
  private:
+  void run(const OpNode& node) {
+    try {
+      values_[node.output] = one(node).named(node.id);
+    } catch (Error& error) {
+      error.add_context("lowering " + node.id);
+      throw;
+    }
+  }
+
+  /// A layer as a checkpoint of the activations that it reads. All that later nodes read of it is one activation, else it is kept.
+  void run_checkpointed(std::span<const OpNode> layer, std::span<const OpNode> later) {
+    std::set<std::string> made, read, kept;
+    for (const OpNode& node : layer) {
+      for (const std::string& name : node.inputs)
+        if (!made.contains(name) && context_.graph.at(name).storage == TensorStorage::activation &&
+            context_.graph.at(name).element == Element::f32)
+          read.insert(name);
+      made.insert(node.output);
+    }
+    for (const OpNode& node : later)
+      for (const std::string& name : node.inputs)
+        if (made.contains(name)) kept.insert(name);
+    if (kept.size() != 1 || read.empty()) {
+      for (const OpNode& node : layer) run(node);
+      return;
+    }
+    std::vector<Tensor> inputs;
+    for (const std::string& name : read) inputs.push_back(values_.at(name));
+    const std::map<std::string, Tensor> before = values_;
+    const Tensor y = checkpoint(
+        [&](std::span<const Tensor> given) {
+          std::size_t i = 0;
+          for (const std::string& name : read) values_[name] = given[i++];
+          for (const OpNode& node : layer) run(node);
+          return values_.at(*kept.begin());
+        },
+        inputs);
+    values_ = before;
+    values_[*kept.begin()] = y;
+  }
+
   Tensor input(const OpNode& node, std::size_t i) const {
     auto it = values_.find(node.inputs[i]);
-    return it != values_.end() ? it->second : context_.weights.at(node.inputs[i])[0];
+    return it != values_.end() ? it->second : constant(node.inputs[i]);
+  }
+  const Tensor& constant(const std::string& name) const {
+    if (context_.trained)
+      if (const auto found = context_.trained->find(name); found != context_.trained->end()) return found->second;
+    return context_.weights.at(name)[0];
+  }
+  /// A matrix that products with gradients read.
+  static Tensor unpacked(const Tensor& weight) {
+    return is_packed_matrix(weight) ? cast(weight, autocast_type()) : weight;
   }
   /// x W^T + b, for any type of W. Exact: x is not rounded to eight bits.
   Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
-    const Tensor& weight = context_.weights.at(name)[0];
+    const Tensor& weight = constant(name);
+    if (inputs_.whole) return linear(x, unpacked(weight), bias);
     return is_packed_matrix(weight) ? packed_linear(x, weight, bias, exact || context_.exact) : linear(x, weight, bias);
   }
   /// x W^T with the `expert`-th of several matrices. Rows of x for which `chosen` is zero are left out if W is packed.
   Tensor product_of_expert(const Tensor& x, const std::string& name, Extent expert, const Tensor& chosen) const {
     const Weight& weight = context_.weights.at(name);
+    if (inputs_.whole && is_packed_matrix(weight[0]))
+      return linear(x, unpacked(weight[static_cast<std::size_t>(expert)]));
     if (!is_packed_matrix(weight[0])) return linear(x, select(weight[0], 0, expert));
     return packed_linear(x, weight[static_cast<std::size_t>(expert)], {}, context_.exact, chosen);
   }
@@ -79,7 +144,7 @@ class Lowering {
       case OpType::matmul:
         // The values of attention are a small product, and rounding to eight bits there costs the most: without it the
         // logits of SmolLM2 differ by 0.186 from f32, with it by 0.216. A GPU rounds to halves at most.
-        return product(input(node, 0), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(),
+        return product(product_input(node), node.inputs[1], node.inputs.size() > 2 ? input(node, 2) : Tensor(),
                        attended_values_.contains(node.output) && input(node, 0).device().kind == Device::Kind::cpu);
       case OpType::columns: return narrow(input(node, 0), 1, node.integer("begin"), node.integer("count"));
       case OpType::group_columns: {
@@ -122,6 +187,12 @@ class Lowering {
       case OpType::state_space_scan: return scanned_by_heads(node);
     }
     throw InternalError(fmt::format("llm: no lowering of {}", name_of(node.op)));
+  }
+
+  Tensor product_input(const OpNode& node) const {
+    const Tensor x = input(node, 0);
+    const bool drops = context_.adapter_dropout > 0 && node.inputs[1].ends_with(low_rank_a(""));
+    return drops ? dropout(x, context_.adapter_dropout) : x;
   }
 
   Tensor columns_of_images(Extent begin, Extent count) const {
@@ -186,6 +257,12 @@ class Lowering {
 
   Tensor attended(const OpNode& node) {
     const Tensor q = input(node, 0);
+    if (inputs_.whole)
+      return attend_whole(q, input(node, 1), input(node, 2),
+                          {node.integer("heads"), node.integer("kv_heads"), scale_of(node), node.integer("window"),
+                           node.real("soft_cap"), node.inputs.size() > 5 ? input(node, 5) : Tensor(),
+                           slopes_of(node.integer("heads"), node.real("alibi"))},
+                          *inputs_.whole);
     const bool has_own = node.integer("window") > 0 && inputs_.window_first.defined();
     const Extent heads = node.integer("heads"), window = has_own ? 0 : node.integer("window"),
                  ring = window > 0 ? context_.ring : 0;
@@ -197,14 +274,9 @@ class Lowering {
     };
     const Tensor k = cached(1, 3), v = node.inputs[3] == node.inputs[4] ? k : cached(2, 4);
     const Extent width = q.dim(1) / heads;
-    const double scale = node.real("scale");
-    const graph::CacheAttention attributes{context_.cache_type,
-                                           node.integer("kv_heads"),
-                                           scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale,
-                                           window,
-                                           node.real("soft_cap"),
-                                           ring,
-                                           context_.exact};
+    const graph::CacheAttention attributes{
+        context_.cache_type, node.integer("kv_heads"), scale_of(node), window, node.real("soft_cap"), ring,
+        context_.exact};
     const Tensor y =
         graph::call(graph::cache_attention_row(),
                     {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
@@ -212,6 +284,12 @@ class Lowering {
                      node.inputs.size() > 5 ? input(node, 5) : Tensor(), slopes_of(heads, node.real("alibi"))},
                     attributes, Where::current());
     return reshape(y, q.shape());
+  }
+
+  double scale_of(const OpNode& node) const {
+    const double scale = node.real("scale");
+    const Extent width = input(node, 0).dim(1) / node.integer("heads");
+    return scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale;
   }
 
   /// What scores of each head lose for each position between query and key: powers of 2 down to 2^-most. Where the number of

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "llm/ir.hpp"
 #include "llm/weights.hpp"
+#include "llm/whole_attention.hpp"
 #include "weft/inference.hpp"
 
 namespace weft::llm {
@@ -34,6 +36,9 @@ struct PassInputs {
   // With images that see themselves whole: what layers with a window see instead, [T] first rows in the caches and lengths.
   Tensor window_first, window_length;
   bool stops_before_head = false;  // gives the states of all tokens instead of logits
+  /// Whole rows of texts, which use no caches: only tokens, positions and factors are given beside them. Products are those that have
+  /// gradients, with weights in blocks unpacked for each.
+  std::optional<WholeRows> whole = {};
 };
 
 struct LowerContext {
@@ -46,6 +51,10 @@ struct LowerContext {
   Tensor frequencies, local_frequencies;  // [1 or more, dims / 2]
   double magnitude = 1;
   Tensor axes;  // f32 [3, dims / 2], 1 for the pairs that turn by time, height, width; undefined: all turn by time
+  // Of whole rows:
+  const std::map<std::string, Tensor>* trained = nullptr;  // constants with other values than the weights'
+  double adapter_dropout = 0;                              // of what the first matrices of adapters read
+  bool recomputes = false;                                 // layers are computed again for gradients
 };
 
 /// The logits [R, vocabulary], or the states [T, width]; the caches are assigned.

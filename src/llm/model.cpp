@@ -37,6 +37,8 @@ Model load(const std::filesystem::path& path, const LoadOptions& options) {
   }
 }
 
+std::shared_ptr<detail::Engine> detail::engine_of(const Model& model) { return model.engine_; }
+
 std::uint64_t batch_seed(std::uint64_t seed, std::size_t index) {
   if (index == 0) return seed;
   // SplitMix64 (Steele et al. 2014): neighbouring seeds and indices give streams that have nothing in common.

@@ -42,6 +42,8 @@ LayerBytes layer_bytes(const ModelGraph& graph, const TensorNames& names, const 
       case TensorStorage::kv_cache:
         return cached(options.cache, ring > 0 && tensor.shape[0].symbol == Symbol::recent ? ring : context);
       case TensorStorage::state: return cached(CacheType::f32, 1);
+      case TensorStorage::adapter:
+        return static_cast<std::uint64_t>(tensor.shape[0].value * tensor.shape[1].value) * sizeof(float);
       case TensorStorage::activation: return 0;
     }
     return 0;

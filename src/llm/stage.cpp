@@ -47,6 +47,18 @@ void Stage::load(const TensorNames& names, const LoadProgress& progress, const P
 
 void Stage::plan_weights(const TensorNames& names) { weights_ = planned_weights(graph_, names, device_); }
 
+void Stage::load_adapters(std::span<const LowRank> changes) {
+  const auto put = [&](const std::string& name, const std::vector<float>& values, const Shape& shape) {
+    if (!graph_.find(name)) return;
+    weights_.weights[name] = {on_device(values, shape, device_).named(name)};
+    weights_.bytes += values.size() * sizeof(float);
+  };
+  for (const LowRank& change : changes) {
+    put(low_rank_a(change.node), change.a, {change.rank, change.in});
+    put(low_rank_b(change.node), change.scaled_b(), {change.out, change.rank});
+  }
+}
+
 void Stage::make_caches(const StageSettings& settings, bool is_planned) {
   settings_ = settings;
   frequencies_ = on_device(settings.frequencies, settings.frequencies_shape, device_);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/contract.hpp"
+#include "llm/adapter.hpp"
 #include "llm/lower.hpp"
 #include "llm/weights.hpp"
 #include "weft/compile.hpp"
@@ -80,6 +81,8 @@ class Stage {
   void load(const TensorNames& names, const LoadProgress& progress, const PackedFileRules& rules);
   /// Weights that passes can be planned with, and nothing can be run with.
   void plan_weights(const TensorNames& names);
+  /// The values of adapters whose products the graph has, those of other parts left out.
+  void load_adapters(std::span<const LowRank> changes);
   /// Sets the settings and makes the caches, without memory if they are only planned with.
   void make_caches(const StageSettings& settings, bool is_planned);
 

@@ -1,0 +1,183 @@
+// Fine-tuning of language models by low-rank adapters (LoRA, Hu et al. 2021; with weights in blocks QLoRA, Dettmers et al. 2023).
+//
+//   llm::Model model = llm::load("SmolLM2-135M-Instruct", {.context = 512});
+//   tune::Examples examples = tune::read_examples("talks.jsonl", model, 512);
+//   tune::Tuner tuner(model, {.rank = 16, .alpha = 32});
+//   tune::RowStream rows(examples.all, 512, 1);
+//   for (int step = 0; step < 100; ++step) tuner.step({rows.batch(step * 4, 4)}, 2e-4);
+//   tuner.save("talks-adapter");  // llm::load("SmolLM2-135M-Instruct", {.adapters = {{"talks-adapter"}}})
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/llm.hpp"
+#include "weft/nn/state.hpp"
+#include "weft/tensor.hpp"
+
+namespace weft::tune {
+
+/// A text to learn from. A token counts if the model is to learn to write it; what users say in a conversation does not.
+struct Example {
+  std::vector<std::int32_t> tokens;
+  std::vector<bool> counts;  ///< for each token; the first one is never written
+};
+
+struct Examples {
+  std::vector<Example> all;
+  std::int64_t cut = 0;    ///< examples that were longer than the context, and lost their end
+  std::uint64_t hash = 0;  ///< of the file
+};
+
+/// A file of examples. Lines of JSON (.jsonl, .json, .ndjson), each an object:
+///   {"messages": [{"role": "user", "content": "..."}, ...]}   a conversation, by the model's template: what assistants say counts;
+///                                                             also "tools", and "tool_calls" of messages
+///   {"prompt": "...", "completion": "..."}                    the completion counts, and the token that ends texts behind it
+///   {"text": "..."}                                           all of it counts, and the token that ends texts behind it
+/// Any other file is one text, cut into examples of the context; all of it counts.
+/// Errors: FileError that names file and line; UsageError for conversations and a model without a template, or a context below 2.
+Examples read_examples(const std::filesystem::path& file, const llm::Model& model, Extent context);
+
+/// Texts side by side in rows of equal length, as a step takes them. Texts of a row do not see each other.
+struct Rows {
+  Extent rows = 0, context = 0;
+  std::vector<std::int32_t> tokens, positions, texts, targets;  ///< [rows, context]; a target of -100 does not count
+  std::vector<std::int32_t> lengths;                            ///< [rows, kTextsMax]
+  static constexpr Extent kTextsMax = 16;                       ///< in a row
+  static constexpr std::int32_t kIgnored = -100;
+
+  std::int64_t counted() const;  ///< targets that count
+};
+
+/// Rows without end: epoch after epoch, each with the examples in another order, as many in a row as fit. Row i is always the same
+/// for a seed. `examples` must outlive it.
+class RowStream {
+ public:
+  /// Errors: UsageError without examples, or for an example that is longer than the context.
+  RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled = true);
+  /// Rows [first, first + count).
+  Rows batch(std::int64_t first, Extent count);
+  /// The number of rows of the first epochs.
+  std::int64_t rows_of_epochs(std::int64_t epochs);
+
+ private:
+  void add_epoch();
+  std::span<const Example> examples_;
+  Extent context_;
+  std::uint64_t seed_;
+  bool shuffled_;
+  std::vector<std::vector<std::uint32_t>> rows_;  // numbers of their examples
+  std::vector<std::int64_t> ends_;                // of epochs, in rows
+};
+
+struct TunerOptions {
+  Extent rank = 16;
+  double alpha = 32;   ///< changes are multiplied by alpha / rank
+  double dropout = 0;  ///< of what the first matrices of the adapter read
+  /// Which products of the layers get an adapter: by the last part of their name in a folder ("q_proj") or in the graph ("q"), see
+  /// `llm::Model::describe(true)`. "lm_head" is that of the head. Empty: all products of the layers.
+  std::vector<std::string> targets = {};
+  /// An adapter to go on with; `rank`, `alpha` and `targets` are then its own.
+  std::filesystem::path from = {};
+  std::uint64_t seed = 1;
+  /// Of products, attention and activations; the adapter and its moments are f32. f16 scales the loss.
+  DType precision = DType::f32;
+  Extent accumulate = 1;  ///< batches whose mean gradient makes one update
+  bool recompute = true;  ///< layers are computed again for gradients; activations then take one row of each layer
+  double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999, clip_norm = 1;  ///< of AdamW
+};
+
+/// A model with an adapter that trains. The model's own weights stay as they are, in blocks too. One thread at a time.
+class Tuner {
+ public:
+  /// Errors: UsageError for numbers out of range, targets that the model has no product for, models with states, and a model that is
+  /// divided over several devices; FileError for `from`.
+  Tuner(const llm::Model& model, const TunerOptions& options);
+  ~Tuner();
+  Tuner(Tuner&&) noexcept;
+
+  struct StepResult {
+    Tensor loss;       ///< mean over the targets that count, before the update; of several batches their mean
+    Tensor grad_norm;  ///< before clipping; not finite where a step in f16 was left out
+  };
+  /// One update of the adapter. Errors: UsageError unless there are `accumulate` batches, of the same size.
+  StepResult step(std::span<const Rows> batches, double learning_rate);
+  StepResult step(std::initializer_list<Rows> batches, double learning_rate) {
+    return step(std::span(batches.begin(), batches.size()), learning_rate);
+  }
+  /// The mean loss over rows, without dropout.
+  double loss(const Rows& rows);
+  /// Logits of every token, f32 [rows * context, vocabulary], by the pass that training takes.
+  Tensor logits(const Rows& rows);
+
+  /// Products that have an adapter, by their ids in the graph.
+  std::vector<std::string> products() const;
+  std::int64_t parameter_count() const;
+  double loss_scale() const;  ///< of a run in f16, else 1
+  /// Bytes of gradients, activations and scratch of a step, as planned; compiles it for such rows.
+  std::uint64_t planned_bytes(Extent rows, Extent context);
+
+  /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf.
+  void save(const std::filesystem::path& path) const;
+  /// Everything that training goes on from, bit for bit.
+  nn::StateDict state_dict() const;
+  /// Errors: UsageError that lists what is missing, unknown, or of another shape.
+  void load_state_dict(const nn::StateDict& state);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A run that `weft tune` makes.
+struct Request {
+  std::filesystem::path model, data, out;
+  std::filesystem::path validation = {};  ///< empty: the last twentieth of `data`, if that is at least one example
+  Device device = default_device();
+  TunerOptions tuner = {};
+  Extent context = 512, batch = 4;
+  std::int64_t steps = 0;  ///< 0: by `epochs`
+  double epochs = 1;
+  double learning_rate = 2e-4;                  ///< rises over `warm_up` steps, then falls to 0 along half a cosine
+  double warm_up = 10;                          ///< steps, at most a tenth of the run
+  std::int64_t log_every = 10, eval_every = 0;  ///< steps; 0 of `eval_every`: a tenth of the run
+  std::int64_t checkpoint_every = 100;
+  bool resume = false;
+  bool to_gguf = false;  ///< also writes adapter.gguf
+  std::string chat_template = {};
+};
+
+/// What a run tells while it goes on. All are called on its thread.
+struct Progress {
+  std::int64_t step = 0, steps = 0;
+  double loss = 0, learning_rate = 0, grad_norm = 0, tokens_per_second = 0, seconds = 0;
+  std::optional<double> validation_loss = {};
+};
+struct RunReport {
+  std::int64_t steps = 0;
+  std::optional<double> first_validation, last_validation, best_validation;  ///< before the first step, and later
+  double seconds = 0;
+  bool interrupted = false;
+};
+struct Observer {
+  std::function<void(const llm::Model& model, const Tuner& tuner, const Examples& examples, std::int64_t steps)> begin =
+      {};
+  std::function<void(const Progress&)> step = {};
+  std::function<void(std::string_view)> note = {};
+};
+
+/// Trains an adapter by a request. `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
+/// lowest validation loss), metrics.jsonl, loss.svg, run.json, and checkpoint.safetensors, which `resume` goes on from with the same
+/// bits. A stop ends the run after the step at hand, with a checkpoint.
+/// Errors: UsageError, FileError, DeviceError; Error for a loss that is not finite.
+RunReport run(const Request& request, const Observer& observer = {}, const std::stop_token& stop = {});
+
+}  // namespace weft::tune

@@ -1,0 +1,85 @@
+#include "llm/adapter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+/// The matrices of two changes of one product: A below A, B beside B.
+void append(LowRank& to, const LowRank& more) {
+  to.b = to.scaled_b();
+  to.scale = 1;
+  const std::vector<float> more_b = more.scaled_b();
+  const auto out = static_cast<std::size_t>(to.out), first = static_cast<std::size_t>(to.rank),
+             second = static_cast<std::size_t>(more.rank);
+  std::vector<float> b;
+  for (std::size_t row = 0; row < out; ++row) {
+    b.insert(b.end(), to.b.begin() + static_cast<std::ptrdiff_t>(row * first),
+             to.b.begin() + static_cast<std::ptrdiff_t>((row + 1) * first));
+    b.insert(b.end(), more_b.begin() + static_cast<std::ptrdiff_t>(row * second),
+             more_b.begin() + static_cast<std::ptrdiff_t>((row + 1) * second));
+  }
+  to.a.insert(to.a.end(), more.a.begin(), more.a.end());
+  to.b = std::move(b);
+  to.rank += more.rank;
+}
+
+}  // namespace
+
+std::vector<float> LowRank::scaled_b() const {
+  std::vector<float> scaled = b;
+  for (float& value : scaled) value = static_cast<float>(value * scale);
+  return scaled;
+}
+
+std::string low_rank_a(std::string_view node) { return fmt::format("{}.lora_a", node); }
+std::string low_rank_b(std::string_view node) { return fmt::format("{}.lora_b", node); }
+
+bool takes_low_rank(const OpNode& node) { return node.op == OpType::matmul; }
+
+void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank) {
+  const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const OpNode& n) { return n.id == id; });
+  if (found == graph.nodes.end() || !takes_low_rank(*found))
+    throw InternalError(fmt::format("model graph: {} is no product", id));
+  OpNode& product = *found;
+  const std::string x = product.inputs[0], y = product.output;
+  const std::vector<Dim> shape = graph.at(y).shape;
+  const Extent in = graph.at(product.inputs[1]).shape[1].value;
+  const auto add_tensor = [&](std::string name, std::vector<Dim> extents, TensorStorage storage) {
+    graph.tensors.push_back({std::move(name), std::move(extents), Element::f32, storage});
+  };
+  const std::string plain = product.id + "_plain", low = product.id + "_low", change = product.id + "_change";
+  add_tensor(low_rank_a(id), {rank, in}, TensorStorage::adapter);
+  add_tensor(low_rank_b(id), {shape[1], rank}, TensorStorage::adapter);
+  add_tensor(plain, shape, TensorStorage::activation);
+  add_tensor(low, {shape[0], rank}, TensorStorage::activation);
+  add_tensor(change, shape, TensorStorage::activation);
+  const Extent layer = product.layer;
+  const OpNode added[] = {{low, OpType::matmul, {x, low_rank_a(id)}, low, {}, layer},
+                          {change, OpType::matmul, {low, low_rank_b(id)}, change, {}, layer},
+                          {std::string(id), OpType::add, {plain, change}, y, {}, layer}};
+  product.id = product.output = plain;
+  graph.nodes.insert(found + 1, std::begin(added), std::end(added));
+}
+
+std::vector<LowRank> joined(const ModelGraph& graph, std::span<const std::vector<LowRank>> adapters) {
+  std::vector<LowRank> all;
+  for (const OpNode& node : graph.nodes) {
+    LowRank* own = nullptr;
+    for (const std::vector<LowRank>& adapter : adapters)
+      for (const LowRank& change : adapter) {
+        if (change.node != node.id) continue;
+        if (own)
+          append(*own, change);
+        else
+          own = &all.emplace_back(change);
+      }
+  }
+  return all;
+}
+
+}  // namespace weft::llm

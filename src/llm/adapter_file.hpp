@@ -1,0 +1,35 @@
+// Files of adapters: folders of PEFT, and GGUF files as llama.cpp reads them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/tensor_source.hpp"
+#include "llm/adapter.hpp"
+
+namespace weft::llm {
+
+/// Whether the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so.
+bool is_adapter(const std::filesystem::path& path);
+
+/// The changes that an adapter makes to a model's products, times `scale`. An adapter of the other kind of file than the model's is
+/// translated: rows of queries and keys are turned, and what is one matrix in one kind may be several in the other.
+/// FileError that lists what the model has no product for, has another shape, or is no low-rank change.
+std::vector<LowRank> read_adapter(const std::filesystem::path& path, double scale, const ModelGraph& graph);
+
+/// What a file says of an adapter besides its matrices.
+struct AdapterNotes {
+  std::string base;    ///< name or path of the model
+  double dropout = 0;  ///< while it was trained
+};
+/// Writes a folder of PEFT, or a GGUF file if the name ends in .gguf. The folder is made if it is not there. FileError if that kind of file cannot express the model, or as `write_safetensors`.
+void write_adapter(const std::filesystem::path& path, const std::vector<LowRank>& changes, const ModelGraph& graph,
+                   const AdapterNotes& notes = {});
+
+/// The model with the changes added to its matrices: each is made when its data is asked for, in its own type, or as F16 where
+/// that is one of blocks. FileError for a change of a head that is also the table of tokens.
+io::TensorSource merged(const io::TensorSource& source, const std::vector<LowRank>& changes, const ModelGraph& graph);
+
+}  // namespace weft::llm

@@ -1,0 +1,78 @@
+#include "llm/merge_folder.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "base/python_json.hpp"
+#include "base/quote.hpp"
+#include "io/convert_model.hpp"
+#include "llm/adapter_file.hpp"
+#include "llm/families.hpp"
+#include "llm/model_folder.hpp"
+#include "llm/read_config.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_weights(const std::string& name) {
+  for (const char* ending :
+       {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".gguf", ".pth", ".pt"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
+}  // namespace
+
+io::TensorSource with_adapters(const io::TensorSource& source, std::span<const AdapterUse> adapters) {
+  if (adapters.empty()) return source;
+  const TensorNames names(source);
+  ModelConfig config = read_config(source, names);
+  config.reads_images = config.sees_images_whole = false;
+  config.image_layers = 0;
+  const Family& family = family_of(config);
+  const ModelGraph graph =
+      family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
+  check_tensors(graph, names);
+  std::vector<std::vector<LowRank>> all;
+  for (const AdapterUse& use : adapters) all.push_back(read_adapter(use.path, use.scale, graph));
+  return merged(source, joined(graph, all), graph);
+}
+
+Converted write_folder(const io::TensorSource& source, const fs::path& folder, const ConvertOptions& options) {
+  std::error_code error;
+  if (fs::equivalent(source.path(), folder, error))
+    throw FileError(fmt::format("{}: the model would be written over itself; choose another folder", folder.string()));
+  const FolderRest rest = rest_of_folder(folder, [](std::string_view name) { return name == "model.safetensors"; });
+  if (!rest.weights.empty())
+    throw FileError(
+        fmt::format("{}: the folder has files that would be taken for parts of this model: {}; remove them, "
+                    "or choose another folder",
+                    folder.string(), quote(rest.weights.front(), 80)));
+  fs::create_directories(folder, error);
+  if (error) throw FileError(fmt::format("{}: the folder cannot be made: {}", folder.string(), error.message()));
+  io::ConvertOptions tensors;
+  tensors.type = options.type;
+  tensors.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
+    if (options.progress) options.progress(tensor.name, done, total);
+  };
+  io::convert_model(source, folder / "model.safetensors", tensors);
+  Json config = read_python_json_file(source.path() / "config.json", {});
+  config.erase("quantization_config");
+  config.erase("quantization");
+  for (const auto& entry : fs::directory_iterator(source.path())) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || holds_weights(name) || name == "config.json") continue;
+    if (!options.with_tokenizer && name.starts_with("tokenizer")) continue;
+    write_file_atomically(folder / name, read_text_file(entry.path(), std::uint64_t{1} << 30));
+  }
+  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
+  return {source.tensors().size(), source.notes()};
+}
+
+}  // namespace weft::llm

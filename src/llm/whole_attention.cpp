@@ -1,0 +1,65 @@
+#include "llm/whole_attention.hpp"
+
+#include <limits>
+
+#include "weft/ops.hpp"
+#include "weft/ops/attention.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr Extent kWidestHead = 256;  // of the kernels of attention
+
+/// [rows * T, heads * D] as [rows, heads, T, D].
+Tensor by_head(const Tensor& x, Extent rows, Extent heads) {
+  const Extent tokens = x.dim(0) / rows, width = x.dim(1) / heads;
+  return permute(reshape(x, {rows, tokens, heads, width}), {0, 2, 1, 3});
+}
+
+/// Whether a query sees a key, [rows, 1, 1, T, T], and how many positions are between them.
+struct Sight {
+  Tensor visible, apart;
+};
+Sight sight_of(const WholeRows& rows, Extent tokens, Extent window, Device device) {
+  const Tensor place = arange(tokens, DType::i32, device);
+  const Tensor apart = cast(reshape(place, {1, 1, 1, tokens, 1}) - reshape(place, {1, 1, 1, 1, tokens}), DType::f32);
+  const Tensor same = elementwise(
+      "eq", {reshape(rows.texts, {rows.rows, 1, 1, tokens, 1}), reshape(rows.texts, {rows.rows, 1, 1, 1, tokens})});
+  Tensor visible = elementwise("logical_and", {same, apart >= 0.0});
+  if (window > 0) visible = elementwise("logical_and", {visible, apart < static_cast<double>(window)});
+  return {visible, apart};
+}
+
+Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& a,
+                       const WholeRows& rows) {
+  const Extent b = rows.rows, tokens = q.dim(0) / b, group = a.heads / a.kv_heads, width = q.dim(1) / a.heads;
+  const Tensor queries = reshape(by_head(q, b, a.heads), {b, a.kv_heads, group * tokens, width});
+  const Tensor keys = by_head(k, b, a.kv_heads), values = by_head(v, b, a.kv_heads);
+  Tensor scores = cast(matmul(queries, transpose(keys)), DType::f32) * a.scale;
+  if (a.soft_cap > 0) scores = elementwise("tanh", {scores / a.soft_cap}) * a.soft_cap;
+  scores = reshape(scores, {b, a.kv_heads, group, tokens, tokens});
+  const Sight sight = sight_of(rows, tokens, a.window, q.device());
+  const Shape each_head{1, a.kv_heads, group, 1, 1};
+  if (a.slopes.defined()) scores = scores - reshape(a.slopes, each_head) * sight.apart;
+  scores = elementwise("where", {sight.visible, scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
+  if (a.sinks.defined()) {
+    const Tensor both[] = {scores, expand(reshape(a.sinks, each_head), {b, a.kv_heads, group, tokens, 1})};
+    scores = concat(both, 4);
+  }
+  const Tensor shares = reshape(narrow(softmax(scores, 4), 4, 0, tokens), {b, a.kv_heads, group * tokens, tokens});
+  return reshape(matmul(shares, values), {b, a.heads, tokens, width});
+}
+
+}  // namespace
+
+Tensor attend_whole(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& a, const WholeRows& rows) {
+  const bool is_plain =
+      a.soft_cap == 0 && !a.sinks.defined() && !a.slopes.defined() && q.dim(1) / a.heads <= kWidestHead;
+  const Tensor y = is_plain ? attention(by_head(q, rows.rows, a.heads), by_head(k, rows.rows, a.kv_heads),
+                                        by_head(v, rows.rows, a.kv_heads),
+                                        {.scale = a.scale, .window = a.window, .lengths = rows.lengths})
+                            : attend_in_parts(q, k, v, a, rows);
+  return reshape(permute(y, {0, 2, 1, 3}), q.shape());
+}
+
+}  // namespace weft::llm

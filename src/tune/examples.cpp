@@ -1,0 +1,190 @@
+// Files of examples, as tokens.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.hpp"
+#include "base/json.hpp"
+#include "base/quote.hpp"
+#include "base/utf8.hpp"
+#include "base/xxh64.hpp"
+#include "weft/error.hpp"
+#include "weft/tune.hpp"
+
+namespace weft::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kBytesMax = std::uint64_t{4} << 30;
+
+bool holds_lines(const fs::path& file) {
+  const std::string ending = file.extension().string();
+  return ending == ".jsonl" || ending == ".json" || ending == ".ndjson";
+}
+
+/// Reads the examples of a file, one line after another.
+class LineReader {
+ public:
+  LineReader(const fs::path& file, const llm::Model& model, Extent context)
+      : file_(file.string()), model_(model), context_(context) {}
+
+  Examples read(std::string_view text) {
+    for (std::size_t begin = 0; begin < text.size();) {
+      ++line_;
+      const std::size_t end = std::min(text.find('\n', begin), text.size());
+      const std::string_view line = text.substr(begin, end - begin);
+      begin = end + 1;
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      add(example_of(parse_json(line, where(), {.max_bytes = std::uint64_t{64} << 20})));
+    }
+    if (examples_.all.empty()) throw FileError(fmt::format("{}: there is no example in it", file_));
+    return std::move(examples_);
+  }
+
+ private:
+  std::string where() const { return fmt::format("{}: line {}", file_, line_); }
+  [[noreturn]] void refuse(const std::string& fact) const { throw FileError(fmt::format("{}: {}", where(), fact)); }
+
+  std::string text_of(const Json& object, const char* key, bool is_required = true) const {
+    const auto found = object.find(key);
+    if (found == object.end() || found->is_null()) {
+      if (is_required) refuse(fmt::format("there is no \"{}\"", key));
+      return {};
+    }
+    if (!found->is_string()) refuse(fmt::format("\"{}\" is {}, not a text", key, quote(found->dump(), 60)));
+    return found->get<std::string>();
+  }
+
+  Example example_of(const Json& line) const {
+    if (!line.is_object())
+      refuse(
+          "the line is no object; write {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...} or {\"text\": "
+          "...}");
+    if (line.contains("messages")) return conversation(line);
+    if (line.contains("completion")) return completion(line);
+    if (line.contains("text")) {
+      Example example{model_.encode(text_of(line, "text")), {}};
+      finish(example, 0);
+      return example;
+    }
+    std::string keys;
+    for (const auto& [key, value] : line.items()) keys += (keys.empty() ? "" : ", ") + quote(key, 30);
+    refuse(fmt::format("the object has {}; Weft reads \"messages\", \"prompt\" and \"completion\", or \"text\"",
+                       keys.empty() ? "no keys" : keys));
+  }
+
+  /// All tokens from `from` on count, and the token that ends texts.
+  void finish(Example& example, std::size_t from) const {
+    if (!model_.end_tokens().empty()) example.tokens.push_back(model_.end_tokens().front());
+    example.counts.assign(example.tokens.size(), false);
+    std::fill(example.counts.begin() + static_cast<std::ptrdiff_t>(from), example.counts.end(), true);
+  }
+
+  Example completion(const Json& line) const {
+    Example example{model_.encode(text_of(line, "prompt")), {}};
+    const std::size_t from = example.tokens.size();
+    const std::vector<std::int32_t> written = model_.encode(text_of(line, "completion"), false);
+    example.tokens.insert(example.tokens.end(), written.begin(), written.end());
+    finish(example, from);
+    return example;
+  }
+
+  std::vector<llm::Message> messages_of(const Json& list) const {
+    if (!list.is_array() || list.empty()) refuse("\"messages\" is no list of messages");
+    std::vector<llm::Message> messages;
+    for (const Json& given : list) {
+      if (!given.is_object()) refuse("a message is no object with \"role\" and \"content\"");
+      llm::Message message{text_of(given, "role"), text_of(given, "content", !given.contains("tool_calls"))};
+      message.reasoning = text_of(given, "reasoning_content", false);
+      message.name = text_of(given, "name", false);
+      message.tool_call_id = text_of(given, "tool_call_id", false);
+      if (const auto calls = given.find("tool_calls"); calls != given.end() && !calls->is_null())
+        message.tool_calls = calls->dump();
+      messages.push_back(std::move(message));
+    }
+    return messages;
+  }
+
+  /// The template writes the conversation up to each answer, and with it: what is behind the common tokens is the answer.
+  Example conversation(const Json& line) const {
+    const std::vector<llm::Message> messages = messages_of(line.at("messages"));
+    llm::ChatOptions chat;
+    if (const auto tools = line.find("tools"); tools != line.end() && !tools->is_null()) chat.tools = tools->dump();
+    const auto tokens_of = [&](std::size_t count, bool opens) {
+      chat.add_generation_prompt = opens;
+      try {
+        return model_.chat_tokens({messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)}, chat);
+      } catch (UsageError& error) {
+        if (!model_.has_template()) throw;
+        refuse(error.what());
+      }
+    };
+    Example example{tokens_of(messages.size(), false), {}};
+    example.counts.assign(example.tokens.size(), false);
+    const auto common = [&](const std::vector<std::int32_t>& part) {
+      return static_cast<std::size_t>(
+          std::mismatch(part.begin(), part.end(), example.tokens.begin(), example.tokens.end()).first - part.begin());
+    };
+    bool has_answer = false;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i].role != "assistant") continue;
+      const std::size_t begin = common(tokens_of(i, true)),
+                        end = i + 1 == messages.size() ? example.tokens.size() : common(tokens_of(i + 1, false));
+      for (std::size_t t = begin; t < end; ++t) example.counts[t] = has_answer = true;
+    }
+    if (!has_answer) refuse("no message of the role \"assistant\", whose words are what the model learns");
+    return example;
+  }
+
+  void add(Example example) {
+    const auto most = static_cast<std::size_t>(context_) + 1;
+    if (example.tokens.size() > most) {
+      ++examples_.cut;
+      example.tokens.resize(most);
+      example.counts.resize(most);
+    }
+    // What was cut away may be all that counted.
+    if (example.tokens.size() < 2 ||
+        std::find(example.counts.begin() + 1, example.counts.end(), true) == example.counts.end())
+      return;
+    examples_.all.push_back(std::move(example));
+  }
+
+  const std::string file_;
+  const llm::Model& model_;
+  const Extent context_;
+  std::int64_t line_ = 0;
+  Examples examples_;
+};
+
+Examples cut_text(const fs::path& file, std::string_view text, const llm::Model& model, Extent context) {
+  const std::vector<std::int32_t> tokens = model.encode(text);
+  Examples examples;
+  for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += static_cast<std::size_t>(context)) {
+    const std::size_t end = std::min(tokens.size(), begin + static_cast<std::size_t>(context) + 1);
+    Example example{
+        {tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.begin() + static_cast<std::ptrdiff_t>(end)}, {}};
+    example.counts.assign(example.tokens.size(), true);
+    examples.all.push_back(std::move(example));
+  }
+  if (examples.all.empty()) throw FileError(fmt::format("{}: the text has fewer than two tokens", file.string()));
+  return examples;
+}
+
+}  // namespace
+
+Examples read_examples(const fs::path& file, const llm::Model& model, Extent context) {
+  if (context < 2) throw UsageError(fmt::format("tune: a context of {} tokens; give at least 2", context));
+  const std::string text = read_text_file(file, kBytesMax);
+  require_utf8(text, file.string());
+  Examples examples =
+      holds_lines(file) ? LineReader(file, model, context).read(text) : cut_text(file, text, model, context);
+  if (examples.all.empty())
+    throw FileError(fmt::format("{}: no example keeps a token that counts within {} tokens; give a larger context",
+                                file.string(), context));
+  examples.hash = xxh64(text);
+  return examples;
+}
+
+}  // namespace weft::tune

@@ -1,0 +1,172 @@
+// Adapters beside the peft library: peft/make.py made the files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/convert_model.hpp"
+#include "io/tensor_source.hpp"
+#include "llm/adapter_file.hpp"
+#include "llm/convert.hpp"
+#include "llm/engine.hpp"
+#include "llm/transformers_cases.hpp"
+#include "weft/error.hpp"
+#include "weft/tune.hpp"
+
+namespace weft::tune {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+/// An adapter of PEFT and its model, as folders.
+struct PeftCase {
+  explicit PeftCase(const std::string& name)
+      : json(read_json_file(std::filesystem::path(WEFT_TEST_PEFT) / (name + ".json"))) {
+    test::put(test::transformers_case(json.at("model")).model(), model);
+    std::vector<test::TinyTensor> tensors;
+    std::vector<io::TensorView> views;
+    for (const auto& [key, shape] : json.at("tensors").items()) {
+      const Shape extents(shape.get<std::vector<Extent>>());
+      tensors.push_back(
+          test::random_values("adapter " + key, extents, 1.7 / std::sqrt(static_cast<double>(extents[1]))));
+      for (float& value : tensors.back().values) value *= 0.3F;
+    }
+    std::size_t i = 0;
+    for (const auto& [key, shape] : json.at("tensors").items()) {
+      views.push_back({key, "F32", tensors[i].shape, std::as_bytes(std::span(tensors[i].values))});
+      ++i;
+    }
+    io::write_safetensors(adapter.path() / "adapter_model.safetensors", views, {{"format", "pt"}});
+    write_file_atomically(adapter.path() / "adapter_config.json", json.at("adapter").dump());
+  }
+
+  std::vector<Example> examples() const {
+    std::vector<Example> all;
+    for (std::size_t t = 0; t < json.at("texts").size(); ++t) {
+      Example example{json.at("texts")[t].get<Tokens>(), {}};
+      example.counts.assign(example.tokens.size(), true);
+      std::fill_n(example.counts.begin(), json.at("skipped")[t].get<std::size_t>() + 1, false);
+      all.push_back(std::move(example));
+    }
+    return all;
+  }
+  Tokens first_text() const {
+    Tokens tokens = json.at("texts")[0].get<Tokens>();
+    tokens.pop_back();
+    return tokens;
+  }
+
+  Json json;
+  test::TemporaryFolder model, adapter;
+};
+
+double distance(const std::vector<float>& logits, std::size_t row, const Json& wanted) {
+  double worst = 0;
+  const std::size_t width = wanted.size();
+  for (std::size_t i = 0; i < width; ++i)
+    worst = std::max(worst, std::abs(double{logits[row * width + i]} - wanted[i].get<double>()));
+  return worst;
+}
+double distance(const std::vector<float>& logits, const Json& wanted) {
+  return std::max({distance(logits, 3, wanted[0]), distance(logits, 11, wanted[1]), distance(logits, 23, wanted[2])});
+}
+
+const std::vector<std::string> kCases = {"llama",  "llama-by-root", "llama-patterns", "llama-tied", "gpt2",
+                                         "falcon", "phi3",          "gemma2",         "qwen3",      "bloom"};
+constexpr double kNear = 2e-5;
+
+TEST(TunePeft, AModelWithAnAdapterGivesTheSameLogits) {
+  for (const std::string& name : kCases) {
+    SCOPED_TRACE(name);
+    const PeftCase c(name);
+    const llm::Model model = llm::load(c.model.path(), {.context = 64, .adapters = {{c.adapter.path()}}});
+    EXPECT_LT(distance(model.forward(c.first_text()), c.json.at("logits")), kNear);
+    // Twice half of it is all of it, and none of it is the model.
+    const llm::Model halves =
+        llm::load(c.model.path(), {.context = 64, .adapters = {{c.adapter.path(), 0.5}, {c.adapter.path(), 0.5}}});
+    EXPECT_LT(distance(halves.forward(c.first_text()), c.json.at("logits")), kNear);
+    const llm::Model none = llm::load(c.model.path(), {.context = 64, .adapters = {{c.adapter.path(), 0}}});
+    EXPECT_EQ(none.forward(c.first_text()), llm::load(c.model.path(), {.context = 64}).forward(c.first_text()));
+  }
+}
+
+TEST(TunePeft, AnAdapterGoesWithEitherKindOfFile) {
+  for (const std::string& name : kCases) {
+    SCOPED_TRACE(name);
+    const PeftCase c(name);
+    if (name == "falcon" || name == "gemma2") continue;  // which GGUF files do not have, the latter with such a scale
+    const test::TemporaryFolder files;
+    const std::filesystem::path gguf = files.path() / "model.gguf", small = files.path() / "adapter.gguf";
+    llm::convert_to_gguf(io::TensorSource::open(c.model.path()), gguf);
+    const llm::Model model = llm::load(gguf, {.context = 64, .adapters = {{c.adapter.path()}}});
+    EXPECT_LT(distance(model.forward(c.first_text()), c.json.at("logits")), kNear);
+    // As a GGUF file, and back as a folder, each made with the other kind of model.
+    Tuner(llm::load(c.model.path(), {.context = 64}), {.from = c.adapter.path()}).save(small);
+    EXPECT_LT(
+        distance(llm::load(gguf, {.context = 64, .adapters = {{small}}}).forward(c.first_text()), c.json.at("logits")),
+        kNear);
+    EXPECT_LT(distance(llm::load(c.model.path(), {.context = 64, .adapters = {{small}}}).forward(c.first_text()),
+                       c.json.at("logits")),
+              kNear);
+    Tuner(llm::load(gguf, {.context = 64}), {.from = small}).save(files.path() / "again");
+    EXPECT_LT(
+        distance(
+            llm::load(c.model.path(), {.context = 64, .adapters = {{files.path() / "again"}}}).forward(c.first_text()),
+            c.json.at("logits")),
+        kNear);
+  }
+}
+
+TEST(TunePeft, TrainingGivesTheSameLossesAndMatrices) {
+  for (const std::string& name : kCases) {
+    // PEFT has one A for the queries, keys and values of a fused matrix that Weft reads as three.
+    if (name == "falcon" || name == "bloom") continue;
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE(name);
+      const PeftCase c(name);
+      const std::vector<Example> examples = c.examples();
+      Tuner tuner(llm::load(c.model.path(), {.context = 64}), {.from = c.adapter.path(), .recompute = recompute});
+      RowStream stream(examples, 24, 1, false);
+      const Rows rows = stream.batch(0, 2);
+      ASSERT_EQ(stream.rows_of_epochs(1), 2);  // the two shorter texts share a row
+      for (const Json& loss : c.json.at("losses"))
+        EXPECT_NEAR(static_cast<double>(tuner.step({rows}, c.json.at("rate").get<double>()).loss.item<float>()),
+                    loss.get<double>(), 2e-5);
+      const test::TemporaryFolder after;
+      tuner.save(after.path());
+      const io::TensorSource saved = io::TensorSource::open(after.path() / "adapter_model.safetensors");
+      const std::vector<float> values = saved.read_f32(c.json.at("after_key").get<std::string>());
+      double worst = 0;
+      for (std::size_t i = 0; i < c.json.at("after").size(); ++i)
+        worst = std::max(worst, std::abs(double{values[i]} - c.json.at("after")[i].get<double>()));
+      EXPECT_LT(worst, 1e-4);  // six steps of 3e-3, whose size does not depend on the gradient's
+      const llm::Model model = llm::load(c.model.path(), {.context = 64, .adapters = {{after.path()}}});
+      if (name == "llama-tied") continue;  // PEFT merges into the table of tokens too
+      EXPECT_LT(distance(model.forward(c.first_text()), 23, c.json.at("last")), 2e-4);
+    }
+  }
+}
+
+TEST(TunePeft, MergedMatricesGiveTheSameLogits) {
+  for (const std::string& name : kCases) {
+    SCOPED_TRACE(name);
+    const PeftCase c(name);
+    const io::TensorSource source = io::TensorSource::open(c.model.path());
+    const llm::Model plain = llm::load(c.model.path(), {.context = 64});
+    const llm::ModelGraph& graph = llm::detail::engine_of(plain)->graph();
+    const auto changes = llm::read_adapter(c.adapter.path(), 1, graph);
+    if (name == "llama-tied") {
+      EXPECT_THROW(llm::merged(source, changes, graph), FileError);
+      continue;
+    }
+    const test::TemporaryFolder folder;
+    io::convert_model(llm::merged(source, changes, graph), folder.path() / "model.safetensors", {});
+    std::filesystem::copy_file(c.model.path() / "config.json", folder.path() / "config.json");
+    std::filesystem::copy_file(c.model.path() / "tokenizer.json", folder.path() / "tokenizer.json");
+    const llm::Model merged = llm::load(folder.path(), {.context = 64});
+    EXPECT_LT(distance(merged.forward(c.first_text()), c.json.at("logits")), kNear);
+  }
+}
+
+}  // namespace
+}  // namespace weft::tune
