@@ -146,6 +146,7 @@ void bind_onnx(nb::module_& m);
 void bind_models(nb::module_& m);
 void bind_hub(nb::module_& m);
 void bind_training(nb::module_& m);
+void bind_tuning(nb::module_& m);
 void bind_grid(nb::module_& m);
 void bind_metatensor(nb::module_& m);
 void bind_media(nb::module_& m);

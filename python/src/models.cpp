@@ -247,6 +247,9 @@ void bind_models(nb::module_& m) {
         std::string mmproj;
         take(given, "mmproj", mmproj);
         options.mmproj = mmproj;
+        std::vector<std::pair<std::string, double>> adapters;
+        take(given, "adapters", adapters);
+        for (const auto& [adapter, scale] : adapters) options.adapters.push_back({adapter, scale});
         take(given, "cache", cache);
         take(given, "device", device);
         take(given, "split", options.split);

@@ -140,6 +140,7 @@ NB_MODULE(_weft, m) {
   bind_models(m);
   bind_hub(m);
   bind_training(m);
+  bind_tuning(m);
   bind_grid(m);
   bind_metatensor(m);
   bind_media(m);

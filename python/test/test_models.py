@@ -185,6 +185,26 @@ class LanguageModels(unittest.TestCase):
         del stream
         self.assertEqual(len(model.generate("again", max_tokens=2, temperature=0).result().tokens), 2)
 
+    def test_adapters(self):
+        with tempfile.TemporaryDirectory() as folder:
+            data, out, events = os.path.join(folder, "data.jsonl"), os.path.join(folder, "run"), []
+            with open(data, "w", encoding="utf-8") as file:
+                for i in range(30):
+                    file.write(json.dumps({"prompt": f"{i}: say it ", "completion": "please"}) + "\n")
+            run = weft.tune.run(self.folder.name, data, out, rank=4, context=32, steps=40, learning_rate=2e-2, device="cpu", observer=events.append)
+            self.assertEqual((run.steps, run.folder, events[-1]["step"]), (40, out, 40))
+            self.assertLess(run.last_validation, run.first_validation / 2)
+            tuned = weft.llm.load(self.folder.name, device="cpu", adapters=[run.folder])
+            self.assertEqual(tuned.generate("7: say it ", max_tokens=6, temperature=0).result().text, "please")
+            off = weft.llm.load(self.folder.name, device="cpu", adapters=[(run.folder, 0)])
+            np.testing.assert_array_equal(off.forward([1, 2, 3]).numpy(), self.model.forward([1, 2, 3]).numpy())
+            with self.assertRaisesRegex(TypeError, "unknown option 'ranks'"):
+                weft.tune.run(self.folder.name, data, out, ranks=4)
+            with self.assertRaisesRegex(ValueError, "the folder has a run"):
+                weft.tune.run(self.folder.name, data, out, device="cpu")
+            with self.assertRaises(weft.FileError):
+                weft.llm.load(self.folder.name, device="cpu", adapters=[self.folder.name])
+
     def test_options(self):
         model = self.model
         tokens = model.generate("hello", max_tokens=3, temperature=0).result().tokens

@@ -24,6 +24,7 @@ from . import optim as optim
 from . import speech as speech
 from . import train as train
 from . import trees as trees
+from . import tune as tune
 from . import vision as vision
 from . import workflow as workflow
 from ._compile import Compiled as Compiled

@@ -91,7 +91,9 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
            schema_of(R"({"type": "object", "required": ["path", "model"], "additionalProperties": false, "properties": {
                   "path": {"type": "string"}, "model": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$"},
                   "context": {"type": "integer", "minimum": 0, "default": 0, "description": "positions; 0: the model's own, at most 4096"},
-                  "mmproj": {"type": "string", "description": "of a GGUF file: the file with the part of the model that sees images; without it, the model reads texts"}}})"),
+                  "mmproj": {"type": "string", "description": "of a GGUF file: the file with the part of the model that sees images; without it, the model reads texts"},
+                  "adapters": {"type": "array", "maxItems": 16, "items": {"type": "object", "required": ["path"], "additionalProperties": false, "properties": {
+                    "path": {"type": "string"}, "scale": {"type": "number", "default": 1}}}, "description": "low-rank changes of the model: folders of PEFT, or GGUF files"}}})"),
        .errors = {{"MODEL_EXISTS", "the name is taken", true, 409},
                   {"MODEL_LIMIT", "as many models are loaded as there may be", true, 429},
                   {"FILE_ERROR", "a file that is missing or damaged"}},
@@ -107,6 +109,13 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
           require_right(call, "weights", mmproj->string(), "read");
           load.mmproj = allowed_path(options, mmproj->string(), false);
         }
+        if (const Value* adapters = call.input().find("adapters"))
+          for (const Value& adapter : adapters->elements()) {
+            const std::string& path = adapter["path"].string();
+            require_right(call, "weights", path, "read");
+            const Value* scale = adapter.find("scale");
+            load.adapters.push_back({allowed_path(options, path, false), scale ? scale->number() : 1});
+          }
         try {
           models->add(name, llm::load(allowed_path(options, call.input("path").string(), false), load));
         } catch (const FileError& error) {

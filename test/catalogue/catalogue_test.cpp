@@ -455,6 +455,10 @@ TEST_F(CatalogueTest, WeightsAreResources) {
       << "may read only";
   EXPECT_EQ(as_user("model.load", Value::object({{"path", other}, {"model", "m"}})), kAccessDenied);
   EXPECT_EQ(as_user("model.load", Value::object({{"path", mine}, {"model", "n"}})), kAccessDenied) << "another model";
+  const Value adapters = Value::array({Value::object({{"path", other}})});
+  EXPECT_EQ(as_user("model.load", Value::object({{"path", mine}, {"model", "m"}, {"adapters", adapters}})),
+            kAccessDenied)
+      << "its adapter";
   EXPECT_EQ(as_user("model.load", Value::object({{"path", mine}, {"model", "m"}})), "FILE_ERROR")
       << "allowed, and not a language model";
   EXPECT_EQ(load_safetensors(other).tensors.at("w").to_vector<float>(), (std::vector<float>{1, 1}));

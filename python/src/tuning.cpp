@@ -1,0 +1,87 @@
+// Fine-tuning of language models.
+#include <filesystem>
+
+#include "nanobind/stl/filesystem.h"
+#include "options.hpp"
+#include "weft/train/config.hpp"
+#include "weft/tune.hpp"
+
+namespace weft::python {
+
+namespace {
+nb::object number_or_none(const std::optional<double>& value) { return value ? nb::cast(*value) : nb::none(); }
+}  // namespace
+
+void bind_tuning(nb::module_& m) {
+  m.def(
+      "_tune",
+      [](const std::filesystem::path& model, const std::filesystem::path& data, const std::filesystem::path& out,
+         const nb::dict& given, nb::object function) {
+        tune::Request request{.model = model, .data = data, .out = out};
+        std::filesystem::path validation, from;
+        std::string precision = "f32";
+        nb::object device = nb::none();
+        bool keeps = false;
+        take(given, "validation", validation);
+        take(given, "from_adapter", from);
+        take(given, "precision", precision);
+        take(given, "device", device);
+        take(given, "keep_activations", keeps);
+        take(given, "rank", request.tuner.rank);
+        take(given, "alpha", request.tuner.alpha);
+        take(given, "dropout", request.tuner.dropout);
+        take(given, "targets", request.tuner.targets);
+        take(given, "seed", request.tuner.seed);
+        take(given, "accumulate", request.tuner.accumulate);
+        take(given, "weight_decay", request.tuner.weight_decay);
+        take(given, "clip_norm", request.tuner.clip_norm);
+        take(given, "context", request.context);
+        take(given, "batch", request.batch);
+        take(given, "steps", request.steps);
+        take(given, "epochs", request.epochs);
+        take(given, "learning_rate", request.learning_rate);
+        take(given, "warm_up", request.warm_up);
+        take(given, "log_every", request.log_every);
+        take(given, "eval_every", request.eval_every);
+        take(given, "checkpoint_every", request.checkpoint_every);
+        take(given, "resume", request.resume);
+        take(given, "gguf", request.to_gguf);
+        take(given, "chat_template", request.chat_template);
+        request.validation = validation;
+        request.tuner.from = from;
+        request.tuner.precision = train::precision_named(precision);
+        request.tuner.recompute = !keeps;
+        if (!device.is_none()) request.device = device_from(device.ptr());
+        tune::Observer observer;
+        observer.step = [&](const tune::Progress& p) {
+          const nb::gil_scoped_acquire gil;
+          if (PyErr_CheckSignals() != 0) raise();
+          if (function.is_none()) return;
+          nb::dict event;
+          event["step"] = p.step;
+          event["steps"] = p.steps;
+          event["loss"] = p.loss;
+          event["validation_loss"] = number_or_none(p.validation_loss);
+          event["learning_rate"] = p.learning_rate;
+          event["grad_norm"] = p.grad_norm;
+          event["tokens_per_second"] = p.tokens_per_second;
+          event["seconds"] = p.seconds;
+          function(event);
+        };
+        tune::RunReport report;
+        {
+          const nb::gil_scoped_release free;
+          report = tune::run(request, observer);
+        }
+        nb::dict made;
+        made["steps"] = report.steps;
+        made["first_validation"] = number_or_none(report.first_validation);
+        made["last_validation"] = number_or_none(report.last_validation);
+        made["best_validation"] = number_or_none(report.best_validation);
+        made["seconds"] = report.seconds;
+        return made;
+      },
+      nb::arg("model"), nb::arg("data"), nb::arg("out"), nb::arg("options"), nb::arg("observer").none());
+}
+
+}  // namespace weft::python
