@@ -93,7 +93,7 @@ int run(int argc, char** argv) {
       "fine-tuning by adapters of rank 16",
       fmt::format("{}, {} rows of {}, {}{}", argv[1], rows, context, precision, keeps ? "" : ", layers again"),
       "tokens/s", tokens / best};
-  if (device.kind == Device::Kind::webgpu) figure.machine = runtime::backend_of(device).describe().name;
+  if (device.kind == Device::Kind::webgpu) figure.machine = runtime::backend_of(device).describe().hardware;
   if (argc > 7) {
     std::string name;
     const double peer = milliseconds_of_peer(
