@@ -8,6 +8,7 @@
 
 #include "base/python_json.hpp"
 #include "base/quote.hpp"
+#include "io/fp8_folder.hpp"
 #include "io/integer_layer.hpp"
 #include "io/mxfp4_experts.hpp"
 #include "weft/error.hpp"
@@ -32,8 +33,8 @@ class Description {
       read_awq();
     else
       fail(fmt::format(
-          "the method is {}; Weft reads gptq, awq, mxfp4 and MLX's. Take another copy of the model, or one that is "
-          "not quantised",
+          "the method is {}; Weft reads gptq, awq, mxfp4, fp8, fbgemm_fp8, compressed-tensors, modelopt and MLX's. "
+          "Take another copy of the model, or one that is not quantised",
           quote(method, 40)));
   }
 
@@ -98,7 +99,7 @@ class Description {
 /// The object that describes quantised weights, in the file's own or in its text model's; null: there is none.
 const Json* description_in(const Json& config) {
   if (!config.is_object()) return nullptr;
-  for (const char* key : {"quantization", "quantization_config"})
+  for (const char* key : {"quantization", "quantization_config", "compression_config"})
     if (const auto found = config.find(key); found != config.end() && !found->is_null()) return &*found;
   const auto text = config.find("text_config");
   return text == config.end() ? nullptr : description_in(*text);
@@ -153,7 +154,15 @@ TensorSource with_quantised_layers(TensorSource source) {
     add_mxfp4_experts(source, experts, parts);
     return with_made_tensors(source, std::move(experts), parts, file, {});
   }
-  const Description description(*json, file.string() + ": quantization");
+  const std::string place = file.string() + ": quantization";
+  if (is_method_of_fp8(*json)) {
+    std::vector<SourceTensor> matrices;
+    std::unordered_set<const SourceTensor*> parts;
+    std::vector<std::string> notes;
+    add_fp8_layers(*json, place, source, matrices, parts, notes);
+    return with_made_tensors(source, std::move(matrices), parts, file, std::move(notes));
+  }
+  const Description description(*json, place);
   const std::string_view codes = description.is_mlx() ? ".weight" : ".qweight",
                          probe = description.is_mlx() ? ".scales" : codes;
 

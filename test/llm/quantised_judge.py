@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Quantised Hugging Face folders, judged by NumPy and by MLX: quantised_judge.py WEFT
+"""Quantised Hugging Face folders, judged by NumPy, ml_dtypes and MLX: quantised_judge.py WEFT
 
-A tiny Llama is quantised as GPTQ, AWQ and MLX lay out their files: here by NumPy, from the published layouts, and by MLX's own
-functions (PyPI mlx, script/setup --judges). Weft's values must be those of the layout, and its greedy text that of the model
-whose matrices were unpacked before.
+A tiny Llama is quantised as GPTQ, AWQ and MLX lay out their files, and to FP8: here by NumPy, from the published layouts, with the
+FP8 of ml_dtypes, and by MLX's own functions (PyPI mlx, script/setup --judges). Weft's values must be those of the layout, and its
+greedy text that of the model whose matrices were unpacked before.
 """
 import json
 import os
@@ -16,6 +16,7 @@ JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file_
 sys.path.append(str(JUDGES))
 
 import numpy as np  # noqa: E402
+import ml_dtypes  # noqa: E402
 import mlx.core as mx  # noqa: E402
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
@@ -116,6 +117,28 @@ def mlx(bits, group, mode="affine"):
     return layer, {"quantization": {"bits": bits, "group_size": group, "mode": mode}}
 
 
+def fp8(config, rows, columns, ending, kind, largest=0.4, shape_of_scales=None):
+    """Every code but the two NaNs, and a scale for each tile; 0: all rows or columns. `largest` is about that of the values."""
+    def layer(name, shape):
+        tile = (rows or shape[0], columns or shape[1])
+        count = [-(-size // side) for size, side in zip(shape, tile)]
+        scale = (draw.uniform(0.3, 1, count) * largest / 448).astype(np.float32)
+        if kind == ml_dtypes.float8_e8m0fnu:
+            scale = np.exp2(np.floor(np.log2(scale)))
+        scale = scale.astype(kind)
+        codes = np.concatenate([np.delete(np.arange(256), [127, 255]), draw.choice(np.delete(np.arange(256), [127, 255]), shape[0] * shape[1] - 254)])
+        weight = draw.permutation(codes).astype(np.uint8).reshape(shape).view(ml_dtypes.float8_e4m3fn)
+        values = weight.astype(np.float32) * np.repeat(np.repeat(scale.astype(np.float32), tile[0], 0), tile[1], 1)[:shape[0], :shape[1]]
+        stored = scale if shape_of_scales is None else scale.reshape(shape_of_scales)
+        return {f"{name}.weight": weight, f"{name}.weight{ending}": stored, f"{name}.input_scale": np.ones(1, np.float32)}, values
+    return layer, {"quantization_config": config}
+
+
+def compressed(**weights):
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "symmetric": True, **weights}}
+    return {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+
+
 def put(folder, tensors, changes=()):
     folder.mkdir()
     save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, folder / "model.safetensors", {"format": "pt"})
@@ -130,7 +153,7 @@ def greedy(model):
     return [token["id"] for token in json.loads(out)["tokens"]]
 
 
-def check(name, made, is_exact):
+def check(name, made, is_exact, rounded=np.float16):
     layer, changes = made
     packed, plain = rest(), None
     plain = dict(packed)
@@ -147,11 +170,11 @@ def check(name, made, is_exact):
         quantised = {matrix + ".weight" for matrix, _ in matrices()}
         for key, wanted in plain.items():
             if key in quantised and not is_exact:
-                wanted = wanted.astype(np.float16).astype(np.float32)
+                wanted = wanted.astype(rounded).astype(np.float32)
             # MLX adds s q and b in one rounding, which may be the other one of two halves.
             near = (2e-7 if is_exact else 1e-3) if "mlx" in name else 0
             assert np.allclose(found[key], wanted, rtol=near, atol=near / 10), (name, key, np.abs(found[key] - wanted).max())
-        note = "are unpacked to F16" in weft("convert", folder, scratch / "model.gguf", "--no-tokenizer").stderr
+        note = f"are unpacked to {'F16' if rounded == np.float16 else 'BF16'}" in weft("convert", folder, scratch / "model.gguf", "--no-tokenizer").stderr
         assert note != is_exact, (name, "note", note)
         texts = [greedy(model) for model in (folder, unpacked)]
         assert texts[0] == texts[1], (name, texts)
@@ -173,6 +196,17 @@ def main():
     for bits, group in ((2, 64), (3, 32), (4, 32), (4, 64), (5, 64), (6, 32), (8, 64)):
         check(f"mlx, {bits} bits, groups of {group}", mlx(bits, group), bits <= 5)
     check("mlx, mxfp4", mlx(4, 32, "mxfp4"), True)
+    blocks = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [48, 40]}
+    check("fp8, blocks", fp8(blocks, 48, 40, "_scale_inv", np.float32), False)
+    check("fp8, blocks larger than the matrices", fp8({**blocks, "weight_block_size": [256, 256]}, 256, 256, "_scale_inv", np.float32), False)
+    check("fp8, blocks of e8m0", fp8(blocks, 48, 40, "_scale_inv", ml_dtypes.float8_e8m0fnu), False)
+    check("fp8, a scale for all", fp8({**blocks, "weight_block_size": None}, 0, 0, "_scale_inv", ml_dtypes.bfloat16, shape_of_scales=()), False)
+    check("fp8, scales that F16 would lose", fp8(blocks, 48, 40, "_scale_inv", np.float32, largest=2e-5), False, ml_dtypes.bfloat16)
+    check("fbgemm_fp8", fp8({"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head"]}, 1, 0, "_scale", np.float32), False)
+    check("compressed-tensors, channels", fp8(compressed(strategy="channel"), 1, 0, "_scale", ml_dtypes.bfloat16), False)
+    check("compressed-tensors, tensors", fp8(compressed(strategy="tensor"), 0, 0, "_scale", np.float32, shape_of_scales=(1,)), False)
+    check("compressed-tensors, blocks", fp8(compressed(strategy="block", block_structure=[32, 128]), 32, 128, "_scale", np.float32), False)
+    check("modelopt", fp8({"quant_method": "modelopt", "quant_algo": "FP8"}, 0, 0, "_scale", np.float32, shape_of_scales=()), False)
 
 
 main()
