@@ -5,13 +5,22 @@
 namespace weft::llm {
 namespace {
 
+/// The number of each token by which the expert of all tokens counts, as a column. GGUF files have the weights as a vector.
+std::string shared_router(GraphBuilder& b, const std::string& x) {
+  const ModelConfig& c = b.config();
+  if (!c.from_gguf) return b.linear("shared_router", x, 1);
+  const Cut cut{.file = {c.hidden}, .columns = c.hidden, .count = 1};
+  return b.node("shared_router", OpType::matmul, {x, b.part("shared_router.weight", {1, c.hidden}, cut)},
+                {Symbol::tokens, 1});
+}
+
 /// A few of many experts; in Qwen2's models beside one that every token uses, as much as a gate says.
 std::string mixture(GraphBuilder& b, const std::string& x) {
   const ModelConfig& c = b.config();
   const std::string chosen = b.experts(x, c.expert_intermediate);
   if (c.shared_intermediate == 0) return chosen;
   const std::string shared = b.named_mlp("shared", x, c.shared_intermediate, OpType::silu);
-  const std::string share = b.unary("shared_share", OpType::sigmoid, b.linear("shared_router", x, 1));
+  const std::string share = b.unary("shared_share", OpType::sigmoid, shared_router(b, x));
   return b.binary("mixture", OpType::add, chosen, b.binary("shared", OpType::mul_each, shared, share));
 }
 

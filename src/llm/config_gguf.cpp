@@ -135,6 +135,13 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
                   (c.architecture == "stablelm" && m.get_or<bool>(key("use_parallel_residual"), false));
   if (c.architecture == "deepseek2") read_gguf_deepseek(m, c);
   if (c.architecture == "gpt-oss") read_gguf_gpt_oss(c);
+  if (c.architecture == "qwen2moe") {
+    // What files that leave it out mean.
+    c.expert_intermediate =
+        size("expert_feed_forward_length", c.intermediate / std::max<Extent>(c.experts_per_token, 1));
+    c.shared_intermediate = size("expert_shared_feed_forward_length", c.intermediate);
+    c.expert_weights_are_shares = false;
+  }
   if (c.architecture == "bloom") c.alibi = 8;
   if (c.architecture == "mpt") {
     c.alibi = number("attention.max_alibi_bias", 8);

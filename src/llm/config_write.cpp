@@ -35,6 +35,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
     {"phi3", "phi3", "Phi3ForCausalLM"},
     {"gpt2", "gpt2", "GPT2LMHeadModel"},
+    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM"},
     {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM"},
     {"stablelm", "stablelm", "StableLmForCausalLM"},
     {"phi", "phi2", "PhiForCausalLM"},
@@ -259,11 +260,12 @@ Json config_to_json(const ModelGraph& graph) {
                  {"residual_multiplier", tidy(c.residual_scale)},
                  {"attention_multiplier", tidy(c.attention_scale)},
                  {"logits_scaling", tidy(1 / c.logit_scale)}});
-  if (c.architecture == "qwen3_moe")
+  if (c.architecture == "qwen2_moe" || c.architecture == "qwen3_moe")
     json.update({{"num_experts", c.experts},
                  {"num_experts_per_tok", c.experts_per_token},
                  {"moe_intermediate_size", c.expert_intermediate},
                  {"norm_topk_prob", c.expert_weights_are_shares}});
+  if (c.architecture == "qwen2_moe") json["shared_expert_intermediate_size"] = c.shared_intermediate;
   if (c.architecture == "gpt_oss")
     json.update({{"num_local_experts", c.experts},
                  {"num_experts_per_tok", c.experts_per_token},

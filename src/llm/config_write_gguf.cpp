@@ -82,6 +82,10 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
     size("expert_used_count", c.experts_per_token);
     if (c.expert_intermediate != c.intermediate || c.latent.rank > 0 || architecture == "gpt-oss")
       size("expert_feed_forward_length", c.expert_intermediate);
+    if (architecture == "qwen2moe") {
+      size("expert_feed_forward_length", c.expert_intermediate);
+      size("expert_shared_feed_forward_length", c.shared_intermediate);
+    }
   }
   if (!c.rope_sections.empty()) {
     std::vector<std::int32_t> sections(c.rope_sections.begin(), c.rope_sections.end());

@@ -17,7 +17,8 @@ BlockType type_of(const Move& move, const ConvertOptions& options, bool to_gguf)
   const auto type = move.from[0]->type;
   // Experts in MXFP4 stay as they are: that is the type that they were trained in.
   if (to_gguf && !options.type && move.shape.rank() == 3 && type == BlockType::mxfp4) return BlockType::mxfp4;
-  if (to_gguf && (move.shape.rank() == 1 || move.is_bias)) return BlockType::f32;
+  const bool is_vector = move.to_cut ? move.to_cut->file.rank() == 1 : move.shape.rank() == 1;
+  if (to_gguf && (is_vector || move.is_bias)) return BlockType::f32;
   if (options.type) return *options.type;
   return type == BlockType::f16 || type == BlockType::bf16 ? *type : BlockType::f32;
 }

@@ -282,7 +282,7 @@ const std::vector<Family>& table() {
       {"qwen",
        {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl",
         "qwen3_vl_text", "qwen3_vl"},
-       {"qwen2", "qwen3", "qwen3moe", "qwen2vl", "qwen3vl"},
+       {"qwen2", "qwen3", "qwen2moe", "qwen3moe", "qwen2vl", "qwen3vl"},
        build_qwen,
        qwen_names()},
       {"decoder",

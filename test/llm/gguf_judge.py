@@ -1,0 +1,84 @@
+#!/usr/bin/python3
+"""GGUF files of language models, judged by llama.cpp: gguf_judge.py WEFT
+
+Tiny random models of the configurations in transformers/, which weft convert makes of folders, read a text in Weft and in llama.cpp
+(PyPI xllamacpp, script/setup --judges): the log-probabilities of the next token must agree.
+"""
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file__).parents[2] / ".cache" / "judges")
+sys.path.append(str(JUDGES))
+
+import numpy as np  # noqa: E402
+import xllamacpp as llama  # noqa: E402
+from safetensors.numpy import save_file  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
+
+WEFT = pathlib.Path(sys.argv[1]).resolve()
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2"]
+BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
+draw = np.random.default_rng(5)
+
+
+def put(case, folder):
+    config, tensors = case["config"], {}
+    before = config["vocab_size"]
+    vocabulary = {piece: i for i, piece in enumerate([*BYTES, "<s>", "th"])}
+    config["vocab_size"] = len(vocabulary)
+    for name, shape in case["tensors"].items():
+        shape = [len(vocabulary) if extent == before and axis == 0 and ("embed" in name or "lm_head" in name) else extent for axis, extent in enumerate(shape)]
+        spread = 0.3 if len(shape) == 1 else 1.7 / math.sqrt(shape[1])
+        offset = 1 if len(shape) == 1 and not name.endswith(".bias") else 0
+        tensors[name] = (offset + spread * draw.uniform(-1, 1, shape)).astype(np.float32)
+    tokenizer = Tokenizer(models.BPE(vocabulary, [("t", "h")]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<s>"])
+    folder.mkdir()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def weft_answer(model):
+    out = subprocess.run([WEFT, "generate", model, "--prompt", TEXT, "--max-tokens", "1", "--temperature", "0", "--json", "--top-logprobs", "20",
+                          "--exact", "--device", "cpu", "--no-packed-file"], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    return {each["id"]: each["log_probability"] for each in json.loads(out.stdout)["tokens"][0]["top"]}
+
+
+def llama_answer(model):
+    """A letter is written, because half a character has no probabilities here. The bias does not change those."""
+    params = llama.CommonParams()
+    params.model.path = str(model)
+    params.n_ctx = 256
+    params.warmup = False
+    answer = llama.Server(params).handle_completions({"prompt": TEXT, "max_tokens": 1, "temperature": 0, "logprobs": 20,
+                                                      "logit_bias": [[BYTES.index("A"), 1000]]})
+    assert "choices" in answer, answer
+    return {each["id"]: each["logprob"] for each in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]}
+
+
+def main():
+    failures = 0
+    for name in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            put(json.loads((pathlib.Path(__file__).parent / "transformers" / f"{name}.json").read_text()), folder / "hf")
+            subprocess.run([WEFT, "convert", folder / "hf", folder / "model.gguf"], check=True, capture_output=True)
+            ours, theirs = weft_answer(folder / "model.gguf"), llama_answer(folder / "model.gguf")
+            both = ours.keys() & theirs.keys()
+            apart = max((abs(ours[token] - theirs[token]) for token in both), default=math.inf)
+            good = len(both) >= 18 and apart < 0.02
+            failures += not good
+            print(f"{name}: {len(both)} probabilities compared, {apart:.4f} apart{'' if good else '  FAILED'}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
