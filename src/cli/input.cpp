@@ -21,4 +21,10 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   return text;
 }
 
+Value parse_argument(const std::string& text, std::string_view option) try {
+  return Value::parse(text, option);
+} catch (const FileError& error) {
+  throw UsageError(error.what());
+}
+
 }  // namespace weft::cli

@@ -51,7 +51,7 @@ std::vector<std::string> texts_of(const MemoryRequest& r) {
 
 int add_texts(const MemoryRequest& r) {
   const std::vector<std::string> texts = texts_of(r);
-  const Value metadata = Value::parse(r.metadata, "--metadata");
+  const Value metadata = parse_argument(r.metadata, "--metadata");
   if (!metadata.is_object()) throw UsageError("memory add: --metadata is not a JSON object");
   const llm::Model model = load_language_model(r.model);
   // What is wrong with a text is told before there is a file.
@@ -80,7 +80,7 @@ std::vector<float> query_of(const MemoryRequest& r, const llm::Model& model) {
 
 memory::SearchOptions search_options(const MemoryRequest& r) {
   memory::SearchOptions options{
-      .top_k = r.top_k, .where = Value::parse(r.where, "--where"), .similarity_min = r.similarity_min};
+      .top_k = r.top_k, .where = parse_argument(r.where, "--where"), .similarity_min = r.similarity_min};
   if (r.has_namespace) options.name_space = r.name_space;
   return options;
 }

@@ -6,6 +6,7 @@
 #include "base/quote.hpp"
 #include "catalogue/wire.hpp"
 #include "cli/commands.hpp"
+#include "cli/input.hpp"
 #include "cli/operations.hpp"
 #include "weft/error.hpp"
 #include "weft/io.hpp"
@@ -53,7 +54,7 @@ Value call_input(const std::string& text, const std::vector<std::string>& tensor
   if (text.starts_with('@'))
     input = Value::parse(read_text_file(text.substr(1)), text.substr(1));
   else if (!text.empty())
-    input = Value::parse(text, "--input");
+    input = parse_argument(text, "--input");
   input = op::from_wire(std::move(input), handles, "owner");
   for (const std::string& pair : tensors) {
     auto [name, file] = named_file(pair, "--tensor", "FILE");

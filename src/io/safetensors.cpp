@@ -204,6 +204,14 @@ std::uint64_t little_endian_u64(std::span<const std::byte> bytes) {
   return value;
 }
 
+/// Whether the file begins with eight characters of a text, which would be a length of 10^18 bytes or so.
+bool begins_as_text(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.begin() + 8, [](std::byte byte) {
+    const auto c = static_cast<unsigned char>(byte);
+    return c >= 0x20 ? c != 0x7f && c < 0xf5 : c == '\t' || c == '\n' || c == '\r';
+  });
+}
+
 /// The header text, its length checked against the limit and the file; nothing if it was reported.
 std::optional<std::string_view> header_of(std::span<const std::byte> bytes, const std::string& source,
                                           FormatFindings& findings) {
@@ -217,6 +225,11 @@ std::optional<std::string_view> header_of(std::span<const std::byte> bytes, cons
                               "safetensors file",
                               source, bytes.size()));
   const std::uint64_t length = little_endian_u64(bytes);
+  if (length > kMaxHeaderBytes && begins_as_text(bytes))
+    return refuse("HEADER_TOO_LARGE", 0,
+                  fmt::format("{}: this is not a model file, neither GGUF nor safetensors: it begins with {}; name a "
+                              "model file of these formats, or a folder with model.safetensors",
+                              source, quote({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, 24)));
   if (length > kMaxHeaderBytes)
     return refuse("HEADER_TOO_LARGE", 0,
                   fmt::format("{}: the header length {} is over the limit of {}; it is not a safetensors file", source,

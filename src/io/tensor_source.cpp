@@ -32,10 +32,11 @@ SourceKind source_kind(const std::filesystem::path& path) {
                                std::min<std::size_t>(file.bytes().size(), 9));
   if (start.starts_with(gguf::kMagic)) return SourceKind::gguf;
   if (start.size() == 9 && start[8] == '{') return SourceKind::safetensors;
+  const std::string_view shown(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   throw FileError(
-      fmt::format("{}: neither GGUF nor safetensors: it begins with {}; name a model file of these formats, or "
-                  "a folder with model.safetensors",
-                  path.string(), start.empty() ? "nothing" : quote(start)));
+      fmt::format("{}: this is not a model file, neither GGUF nor safetensors: it begins with {}; name a model file of "
+                  "these formats, or a folder with model.safetensors",
+                  path.string(), start.empty() ? "nothing" : quote(shown, 24)));
 }
 
 TensorSource TensorSource::open(const std::filesystem::path& path) {

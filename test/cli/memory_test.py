@@ -57,7 +57,7 @@ class Memory(unittest.TestCase):
     def test_wrong_uses(self):
         self.weft("search", "none.metatensor", "w1", self.model, code=3)
         self.assertIn("--text", self.weft("add", "n.metatensor", self.model, code=2))
-        self.weft("add", "n.metatensor", self.model, "--text", "w1", "--metadata", "[1", code=3)
+        self.weft("add", "n.metatensor", self.model, "--text", "w1", "--metadata", "[1", code=2)
         self.weft("add", "n.metatensor", self.model, "--text", "w1", "--metadata", "3", code=2)
         self.assertFalse((self.root / "n.metatensor").exists())
         self.assertIn("not a memory", self.weft("list", self.model / "model.safetensors", code=3))

@@ -106,7 +106,7 @@ TEST(TensorSource, WhatIsRefused) {
   const TemporaryFolder folder;
   EXPECT_NE(message_of<FileError>([&] {
               TensorSource::open(folder.put("x", "hello world"));
-            }).find("neither GGUF nor safetensors: it begins with \"hello wor\""),
+            }).find("this is not a model file, neither GGUF nor safetensors: it begins with \"hello world\""),
             std::string::npos);
   EXPECT_NE(message_of<FileError>([&] { TensorSource::open(folder.put("y", "")); }).find("it begins with nothing"),
             std::string::npos);
