@@ -20,6 +20,8 @@ constexpr Sign kSigns[] = {
     {"transformer.h.0.self_attention.query_key_value.bias", "bloom"},
     {"transformer.blocks.0.attn.Wqkv.weight", "mpt"},
     {"model.layers.0.self_attn.sinks", "gpt_oss"},
+    {"model.layers.0.self_attn.kv_a_proj_with_mqa.weight",
+     "deepseek_v2"},  // or deepseek_v3, whose routers are corrected
     {"model.layers.0.block_sparse_moe.gate.weight", "mixtral"},
     {"model.layers.0.self_attn.qkv_proj.weight", "phi3"},
     {"model.layers.0.pre_feedforward_layernorm.weight", "gemma2"},  // or gemma3_text, with norms of heads
@@ -43,6 +45,8 @@ class Guess {
       read_by_distance(type == "bloom");
     else if (type == "gpt_oss")
       read_gpt_oss();
+    else if (type.starts_with("deepseek"))
+      read_deepseek(type == "deepseek_v3");
     else
       read_decoder(type);
     if (hints_.rope_base > 0) json_["rope_theta"] = hints_.rope_base;
@@ -73,7 +77,9 @@ class Guess {
   std::string architecture() const {
     if (!hints_.architecture.empty()) return hints_.architecture;
     for (const auto& [tensor, name] : kSigns)
-      if (find(tensor))
+      if (find(tensor) && std::string(name) == "deepseek_v2")
+        return corrects_routers() ? "deepseek_v3" : name;
+      else if (find(tensor))
         return std::string(name) == "gemma2" && find("model.layers.0.self_attn.q_norm.weight") ? "gemma3_text" : name;
     unknown("what family it is of", "the architecture, a model_type of transformers");
   }
@@ -194,6 +200,82 @@ class Guess {
     if (hints_.experts_per_token == 0)
       unknown("how many of the experts a token uses", "the number of experts of a token");
     json_["num_experts_per_tok"] = hints_.experts_per_token;
+  }
+
+  bool corrects_routers() const {
+    const auto& tensors = names_.source().tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [](const io::SourceTensor& tensor) {
+      return tensor.name.ends_with(".mlp.gate.e_score_correction_bias");
+    });
+  }
+
+  /// Shapes tell heads and their parts. Groups of experts, factors and positions are those of the models that DeepSeek made.
+  void read_deepseek(bool is_third) {
+    const std::string attention = "model.layers.0.self_attn.";
+    json_["vocab_size"] = extent("model.embed_tokens.weight", 0);
+    json_["hidden_size"] = extent("model.embed_tokens.weight", 1);
+    json_["tie_word_embeddings"] = find("lm_head.weight") == nullptr;
+    const Extent all = layers("model.layers.{}.input_layernorm.weight");
+    Extent own = 0, dense = 0;  // layers behind `own` guess further tokens
+    while (own < all && !find(fmt::format("model.layers.{}.enorm.weight", own))) ++own;
+    while (dense < own && !find(fmt::format("model.layers.{}.mlp.gate.weight", dense))) ++dense;
+    json_["num_hidden_layers"] = own;
+    json_["num_nextn_predict_layers"] = all - own;
+
+    const bool is_direct = find(attention + "q_proj.weight") != nullptr;
+    const Extent rank = extent(attention + "kv_a_layernorm.weight", 0),
+                 turning = extent(attention + "kv_a_proj_with_mqa.weight", 0) - rank,
+                 queries = extent(attention + (is_direct ? "q_proj.weight" : "q_b_proj.weight"), 0),
+                 both = extent(attention + "kv_b_proj.weight", 0), values = extent(attention + "o_proj.weight", 1);
+    // Of all heads: still + turning, still + value, value.
+    const Extent turning_rows = queries - (both - values);
+    const Extent heads = turning > 0 && turning_rows > 0 ? turning_rows / turning : 0;
+    if (heads == 0 || turning_rows % turning != 0 || values % heads != 0 || (both - values) % heads != 0)
+      throw UsageError(
+          fmt::format("{}: {} rows of queries, {} of keys and values, {} of values and {} turning channels "
+                      "are not those of whole heads",
+                      names_.source().path().string(), queries, both, values, turning));
+    if (hints_.heads > 0 && hints_.heads != heads)
+      throw UsageError(fmt::format("{}: {} heads are given, and the shapes make {}", names_.source().path().string(),
+                                   hints_.heads, heads));
+    json_.update({{"num_attention_heads", heads},
+                  {"num_key_value_heads", heads},
+                  {"kv_lora_rank", rank},
+                  {"q_lora_rank", is_direct ? Json() : Json(extent(attention + "q_a_proj.weight", 0))},
+                  {"qk_rope_head_dim", turning},
+                  {"qk_nope_head_dim", (both - values) / heads},
+                  {"v_head_dim", values / heads},
+                  {"first_k_dense_replace", dense},
+                  {"rms_norm_eps", 1e-6},
+                  {"rope_theta", 10000.0},
+                  {"max_position_embeddings", 163840}});
+    const double mscale = is_third ? 1 : 0.707;
+    json_["rope_scaling"] = {{"rope_type", "yarn"},
+                             {"factor", 40.0},
+                             {"beta_fast", 32.0},
+                             {"beta_slow", 1.0},
+                             {"mscale", mscale},
+                             {"mscale_all_dim", mscale},
+                             {"original_max_position_embeddings", 4096}};
+    if (dense > 0) json_["intermediate_size"] = extent("model.layers.0.mlp.gate_proj.weight", 0);
+    if (dense == own) {
+      json_["n_routed_experts"] = 0;
+      return;
+    }
+    const std::string mlp = fmt::format("model.layers.{}.mlp.", dense);
+    const Extent experts = extent(mlp + "gate.weight", 0), wide = extent(mlp + "experts.0.gate_proj.weight", 0);
+    if (dense == 0) json_["intermediate_size"] = wide;  // no layer has it
+    json_["n_routed_experts"] = experts;
+    json_["moe_intermediate_size"] = wide;
+    const bool shares = find(mlp + "shared_experts.gate_proj.weight") != nullptr;
+    json_["n_shared_experts"] = shares && wide > 0 ? extent(mlp + "shared_experts.gate_proj.weight", 0) / wide : 0;
+    set_experts_per_token();
+    const bool has_groups = is_third ? experts == 256 : experts == 160;
+    json_["norm_topk_prob"] = is_third;
+    json_["routed_scaling_factor"] = is_third ? 2.5 : has_groups ? 16.0 : 1.0;
+    json_["topk_method"] = is_third ? "noaux_tc" : has_groups ? "group_limited_greedy" : "greedy";
+    json_["n_group"] = has_groups ? 8 : 1;
+    json_["topk_group"] = !has_groups ? 1 : is_third ? 4 : 3;
   }
 
   void read_mamba(bool second) {

@@ -36,6 +36,8 @@ TEST(Guess, ModelsWithoutAConfigurationGiveTheSameLogits) {
                              {"bloom", {.heads = 4}},
                              {"mpt", {.heads = 4}},
                              {"gpt-oss", {.experts_per_token = 2}},
+                             {"deepseek-v2", {.experts_per_token = 2}},
+                             {"deepseek-v3", {.experts_per_token = 3}},
                              {"mamba", {}},
                              {"mamba2", {.groups = 2}}};
   for (const GuessCase& c : cases) {
@@ -54,6 +56,18 @@ TEST(Guess, ModelsWithoutAConfigurationGiveTheSameLogits) {
                          {"factor", 32.0},
                          {"truncate", false},
                          {"original_max_position_embeddings", 4096}}}});
+      if (each.name.starts_with("deepseek")) {
+        const double mscale = each.name == "deepseek-v3" ? 1 : 0.707;
+        config.update({{"n_group", 1},
+                       {"topk_group", 1},
+                       {"rope_parameters",
+                        {{"rope_type", "yarn"},
+                         {"rope_theta", 10000.0},
+                         {"factor", 40.0},
+                         {"mscale", mscale},
+                         {"mscale_all_dim", mscale},
+                         {"original_max_position_embeddings", 4096}}}});
+      }
       test::put(each.model(), folder);
     }
     const std::vector<float> wanted = logits_of(folder.path(), {});
@@ -81,6 +95,8 @@ TEST(Guess, WhatTensorsDoNotTellIsAskedFor) {
   expect(error("qwen3", {.heads = 3}), "3 heads are given, and norms of 16 channels make 4 heads of 64 rows");
   expect(error("mixtral", {.heads = 4}),
          "how many of the experts a token uses; give it as the number of experts of a token");
+  expect(error("deepseek-v2", {}), "how many of the experts a token uses");
+  expect(error("deepseek-v3", {.heads = 3}), "3 heads are given, and the shapes make 4");
   expect(error("mamba2", {}), "how many groups the 16 channels of b have; give it as the number of groups");
   expect(error("mamba2", {.groups = 3}), "3 groups do not divide the 16 channels of b");
   expect(error("llama", {.architecture = "lama", .heads = 4}), "does not know the architecture \"lama\"");
