@@ -224,6 +224,9 @@ ModelConfig config_from_json(const Json& json, std::string source) {
       c.rope_scaling.factor = static_cast<double>(c.context) / static_cast<double>(c.rope_scaling.original_context);
   }
   if (c.architecture.starts_with("deepseek")) read_latent(keys, c);
+  c.further_layers = keys.size({"num_nextn_predict_layers"}, c.architecture == "deepseek_v3" ? 1 : 0);
+  if (c.further_layers > kFurtherLayersMax)
+    keys.fail("num_nextn_predict_layers", fmt::format("is {}, more than {}", c.further_layers, kFurtherLayersMax));
   read_windows(keys, c);
   if (const Json* list = keys.find({"no_rope_layers"})) {  // 1: the layer turns
     if (!list->is_array()) keys.fail("no_rope_layers", "is not a list");

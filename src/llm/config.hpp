@@ -91,6 +91,7 @@ struct ModelConfig {
   bool expert_weights_are_shares = true;                    ///< of a token's experts, and not of all
   Routing routing;
   std::vector<bool> expert_layers;            ///< layers with experts; empty: all
+  Extent further_layers = 0;                  ///< layers of the files behind the last, which guess further tokens
   double swiglu_alpha = 0, swiglu_limit = 0;  ///< of experts whose SwiGLU is clamped; 0: it is not
   LatentAttention latent;
   double qkv_limit = 0;      ///< queries, keys and values are held within [-limit, limit]; 0: they are not

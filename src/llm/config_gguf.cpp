@@ -79,7 +79,12 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   const auto number = [&](std::string_view name, double fallback) { return m.get_or<double>(key(name), fallback); };
   c.vocabulary = vocabulary;
   c.hidden = size("embedding_length");
-  c.layers = size("block_count");
+  c.further_layers = size("nextn_predict_layers", 0);  // which are counted as blocks
+  const Extent blocks = size("block_count");
+  if (c.further_layers >= blocks || c.further_layers > kFurtherLayersMax)
+    throw FileError(fmt::format("{}: {} is {}; it must be less than the {} blocks, and at most {}", c.source,
+                                key("nextn_predict_layers"), c.further_layers, blocks, kFurtherLayersMax));
+  c.layers = blocks - c.further_layers;
   const bool is_mamba = c.architecture == "mamba" || c.architecture == "mamba2";
   if (is_mamba) {
     StateSpace& s = c.state_space;

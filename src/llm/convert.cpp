@@ -170,6 +170,7 @@ struct Conversion {
   /// Notes the tensors that are not part of a language model, unless they are written too.
   std::vector<std::string> notes(bool has_tower) const {
     std::vector<std::string> notes = source.notes();
+    for (std::string& note : notes_of_extra_tensors(config, names)) notes.push_back(std::move(note));
     if (has_tower) return notes;
     const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
       return t.name.find("vision") != std::string::npos || t.name.find("multi_modal") != std::string::npos;

@@ -126,6 +126,8 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
     source.forget_metadata();
     return read;
   });
+  const std::vector<std::string> left_out = notes_of_extra_tensors(config(), names);
+  notes_.insert(notes_.begin(), left_out.begin(), left_out.end());
   notes_.insert(notes_.begin(), source.notes().begin(), source.notes().end());
   std::uint64_t before = 0, all = 0;
   for (const auto& stage : stages_) all += file_bytes(stage->graph(), names);

@@ -34,6 +34,16 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
+/// The layer behind the last that a tensor is of, or -1.
+Extent further_layer_of(std::string_view name, const ModelConfig& config) {
+  for (Extent i = config.layers; i < config.layers + config.further_layers; ++i) {
+    const std::string part = fmt::format("{}{}.", config.from_gguf ? "blk." : "layers.", i);
+    const std::size_t at = name.find(part);
+    if (at == 0 || (at != std::string_view::npos && name[at - 1] == '.')) return i;
+  }
+  return -1;
+}
+
 /// Tensors in files that are not weights of the text model: computed masks and frequencies, vision and audio parts.
 bool is_known_extra(std::string_view name, const ModelConfig& config) {
   return ends_with_any(
@@ -41,9 +51,7 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
                     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
          name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
-         name.find("connector.") != std::string_view::npos ||
-         // A layer behind the last that guesses further tokens.
-         (config.architecture == "deepseek_v3" && name.starts_with(fmt::format("model.layers.{}.", config.layers))) ||
+         name.find("connector.") != std::string_view::npos || further_layer_of(name, config) >= 0 ||
          (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 
@@ -206,6 +214,17 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
   throw FileError(fmt::format("{}: {} tensor{} not fit the architecture {}; is the file whole, and of this model?{}",
                               names.source().path().string(), count, count == 1 ? " does" : "s do",
                               graph.config.architecture, problems));
+}
+
+std::vector<std::string> notes_of_extra_tensors(const ModelConfig& config, const TensorNames& names) {
+  std::unordered_set<Extent> layers;
+  if (config.further_layers > 0)
+    for (const io::SourceTensor& tensor : names.source().tensors())
+      if (const Extent layer = further_layer_of(tensor.name, config); layer >= 0) layers.insert(layer);
+  if (layers.empty()) return {};
+  return {fmt::format("{} layer{} behind the last that guess{} further tokens {} left out", layers.size(),
+                      layers.size() == 1 ? "" : "s", layers.size() == 1 ? "es" : "",
+                      layers.size() == 1 ? "is" : "are")};
 }
 
 std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names) {

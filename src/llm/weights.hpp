@@ -51,6 +51,8 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 /// FileError that lists every tensor that is missing, has the wrong shape, has a type that cannot be read, or
 /// is in the file but not in the graph.
 void check_tensors(const ModelGraph& graph, const TensorNames& names);
+/// What users should know of tensors that are left out: layers that guess further tokens.
+std::vector<std::string> notes_of_extra_tensors(const ModelConfig& config, const TensorNames& names);
 /// Bytes of a graph's constants in the model's files.
 std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names);
 /// Bytes that a constant takes on a device.
