@@ -174,7 +174,8 @@ class Decoder {
                          .head_norms = row_.head_norms == HeadNorms::none ? std::nullopt : std::optional(0.0),
                          .norms_all_heads = row_.head_norms == HeadNorms::all,
                          .output_bias = Bias::if_present,
-                         .alibi = c_.alibi});
+                         .alibi = c_.alibi,
+                         .slope_factor = c_.slope_factor});
   }
   /// The product of x with the `index`-th of the three, if all heads have keys of their own.
   std::string part_of_qkv(std::string_view id, const std::string& x, Extent index) {

@@ -243,7 +243,7 @@ std::string GraphBuilder::attend(const std::string& q, const std::string& k, con
   if (options.sinks) inputs.push_back(constant("sinks", {heads}, Element::f32));
   std::map<std::string, Attribute> attributes = {
       {"heads", heads}, {"kv_heads", kv_heads}, {"scale", scale}, {"window", window}, {"soft_cap", options.soft_cap}};
-  if (options.alibi > 0) attributes["alibi"] = options.alibi;
+  if (options.alibi > 0) attributes.insert({{"alibi", options.alibi}, {"slope_factor", options.slope_factor}});
   return node("attn", OpType::attention, std::move(inputs), shape_of(q), std::move(attributes));
 }
 

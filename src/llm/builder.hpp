@@ -66,8 +66,8 @@ class GraphBuilder {
     bool norms_all_heads = false;      // one norm over all heads
     Bias output_bias = Bias::none;
     bool output_transposed = false;
-    bool sinks = false;  // a logit of each head takes weight
-    double alibi = 0;    // as the configuration's
+    bool sinks = false;                  // a logit of each head takes weight
+    double alibi = 0, slope_factor = 1;  // as the configuration's
   };
   /// Positions, cache, attention and output projection, from q, k and v.
   std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);

@@ -96,6 +96,7 @@ struct ModelConfig {
   LatentAttention latent;
   double qkv_limit = 0;      ///< queries, keys and values are held within [-limit, limit]; 0: they are not
   double alibi = 0;          ///< scores fall with distance, by slopes down to 2^-alibi; 0: they do not
+  double slope_factor = 1;   ///< of all slopes
   bool is_parallel = false;  ///< attention and MLP read the same x, and both are added
   StateSpace state_space;
   double embedding_scale = 1, residual_scale = 1,

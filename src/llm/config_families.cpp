@@ -61,14 +61,20 @@ void read_factors(const Keys& keys, const UsualKeys& usual, ModelConfig& c) {
   }
   if (c.architecture.starts_with("cohere")) c.logit_scale = keys.number({"logit_scale"}, 0.0625);
   c.is_parallel = usual.is_parallel;
+  if (c.architecture == "falcon") c.is_parallel = keys.flag("parallel_attn", true);
   if (c.architecture == "stablelm" || c.architecture == "gpt_neox")
     c.is_parallel = keys.flag("use_parallel_residual", usual.is_parallel);
 }
 
 void read_falcon(const Keys& keys, ModelConfig& c) {
-  if (keys.flag("alibi", false)) keys.fail("alibi", "is true; Weft runs the Falcons with rotary positions");
-  if (!keys.flag("parallel_attn", true)) keys.fail("parallel_attn", "is false, which Weft does not support");
-  if (keys.flag("new_decoder_architecture", false))
+  const bool is_new = keys.flag("new_decoder_architecture", false);
+  if (is_new && !keys.flag("parallel_attn", true))
+    keys.fail("parallel_attn", "is false, which Weft does not support with new_decoder_architecture");
+  if (keys.flag("alibi", false)) {
+    c.alibi = 8;
+    c.slope_factor = 1 / std::sqrt(static_cast<double>(c.head_dim));  // slopes are scaled as scores are
+  }
+  if (is_new)
     c.kv_heads = keys.size({"num_kv_heads", "n_head_kv"}, c.heads);
   else
     c.kv_heads = keys.flag("multi_query", true) ? 1 : c.heads;

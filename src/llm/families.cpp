@@ -77,6 +77,7 @@ std::vector<NameRow> falcon_names() {
                   {"layer{}.norm1", "", "transformer.h.{}.input_layernorm"},
                   {"layer{}.norm1", "", "transformer.h.{}.ln_attn"},  // where there is one for each part
                   {"layer{}.norm2", "", "transformer.h.{}.ln_mlp"},
+                  {"layer{}.norm2", "", "transformer.h.{}.post_attention_layernorm"},  // of parts one behind the other
                   {"layer{}.qkv", "", "transformer.h.{}.self_attention.query_key_value"},
                   {"layer{}.o", "", "transformer.h.{}.self_attention.dense"},
                   {"layer{}.up", "", "transformer.h.{}.mlp.dense_h_to_4h"},

@@ -75,7 +75,7 @@ enum class OpType : std::uint8_t {
   group_matmul,   // (x, weight [G, N, K]): the columns of each of G groups times the matrix of that group, transposed
   rope,           // (x); heads, dims, pairs, local
   /// (q, k, v, key cache, value cache, sinks [heads]?); heads, kv_heads, scale, window, soft_cap, alibi: the largest slope's
-  /// exponent. v may be k, with one cache for both.
+  /// exponent; slope_factor. v may be k, with one cache for both.
   attention,
   silu,
   gelu,

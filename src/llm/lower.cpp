@@ -261,7 +261,7 @@ class Lowering {
       return attend_whole(q, input(node, 1), input(node, 2),
                           {node.integer("heads"), node.integer("kv_heads"), scale_of(node), node.integer("window"),
                            node.real("soft_cap"), node.inputs.size() > 5 ? input(node, 5) : Tensor(),
-                           slopes_of(node.integer("heads"), node.real("alibi"))},
+                           slopes_of(node.integer("heads"), node.real("alibi"), node.real("slope_factor"))},
                           *inputs_.whole);
     const bool has_own = node.integer("window") > 0 && inputs_.window_first.defined();
     const Extent heads = node.integer("heads"), window = has_own ? 0 : node.integer("window"),
@@ -277,12 +277,12 @@ class Lowering {
     const graph::CacheAttention attributes{
         context_.cache_type, node.integer("kv_heads"), scale_of(node), window, node.real("soft_cap"), ring,
         context_.exact};
-    const Tensor y =
-        graph::call(graph::cache_attention_row(),
-                    {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
-                     has_own ? inputs_.window_length : inputs_.length,
-                     node.inputs.size() > 5 ? input(node, 5) : Tensor(), slopes_of(heads, node.real("alibi"))},
-                    attributes, Where::current());
+    const Tensor y = graph::call(
+        graph::cache_attention_row(),
+        {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
+         has_own ? inputs_.window_length : inputs_.length, node.inputs.size() > 5 ? input(node, 5) : Tensor(),
+         slopes_of(heads, node.real("alibi"), node.real("slope_factor"))},
+        attributes, Where::current());
     return reshape(y, q.shape());
   }
 
@@ -292,17 +292,18 @@ class Lowering {
     return scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale;
   }
 
-  /// What scores of each head lose for each position between query and key: powers of 2 down to 2^-most. Where the number of
-  /// heads is no power of two, further ones lie between the first.
-  const Tensor& slopes_of(Extent heads, double most) {
+  /// What scores of each head lose for each position between query and key: `factor` times powers of 2 down to 2^-most.
+  /// Where the number of heads is no power of two, further ones lie between the first.
+  const Tensor& slopes_of(Extent heads, double most, double factor) {
     if (most == 0 || slopes_.defined()) return slopes_;
     Extent even = 1;
     while (2 * even <= heads) even *= 2;
     std::vector<float> slopes;
     for (Extent h = 0; h < heads; ++h)
       slopes.push_back(static_cast<float>(
-          std::exp2(h < even ? -most * static_cast<double>(h + 1) / static_cast<double>(even)
-                             : -most * static_cast<double>(2 * (h - even) + 1) / static_cast<double>(2 * even))));
+          factor * std::exp2(h < even
+                                 ? -most * static_cast<double>(h + 1) / static_cast<double>(even)
+                                 : -most * static_cast<double>(2 * (h - even) + 1) / static_cast<double>(2 * even))));
     slopes_ = tensor_from_bytes(slopes.data(), {heads}, DType::f32, inputs_.positions.device());
     return slopes_;
   }

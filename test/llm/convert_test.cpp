@@ -55,6 +55,8 @@ const std::map<std::string, std::string_view> kRefused = {
     {"mamba2-limits", kWithStates},
     {"arcee", kNotConverted},
     {"falcon", kNotConverted},
+    {"falcon-alibi", kNotConverted},
+    {"falcon-alibi-parallel", kNotConverted},
     {"falcon-groups", kNotConverted},
     {"falcon-one-norm", kNotConverted},
     {"glm", kNotConverted},
