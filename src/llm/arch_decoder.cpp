@@ -82,6 +82,7 @@ constexpr DecoderRow kRows[] = {
     {.architecture = "arcee", .gguf_pairs = kNeighbours, .mlp = Mlp::plain, .activation = "relu2"},
     {.architecture = "seed_oss", .gguf = "seed_oss"},
     {.architecture = "ministral", .gguf_pairs = kNeighbours},
+    {.architecture = "", .gguf = "baichuan", .gguf_pairs = kNeighbours},
     {.architecture = "bloom",
      .gguf = "bloom",
      .norms = Norms::layer,

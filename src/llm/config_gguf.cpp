@@ -147,7 +147,8 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
     c.shared_intermediate = size("expert_shared_feed_forward_length", c.intermediate);
     c.expert_weights_are_shares = false;
   }
-  if (c.architecture == "bloom") c.alibi = 8;
+  // Baichuan's larger models have 40 layers, and no key of GGUF says that they have slopes.
+  if (c.architecture == "bloom" || (c.architecture == "baichuan" && c.layers == 40)) c.alibi = 8;
   if (c.architecture == "mpt") {
     c.alibi = number("attention.max_alibi_bias", 8);
     c.qkv_limit = number("attention.clamp_kqv", 0);

@@ -288,7 +288,7 @@ const std::vector<Family>& table() {
        qwen_names()},
       {"decoder",
        {"stablelm", "olmo", "cohere", "cohere2", "granite", "ernie4_5", "nemotron", "arcee", "seed_oss", "ministral"},
-       {"stablelm", "command-r", "cohere2", "granite", "ernie4_5", "seed_oss"},
+       {"stablelm", "command-r", "cohere2", "granite", "ernie4_5", "seed_oss", "baichuan"},
        build_decoder,
        {}},
       {"phi", {"phi"}, {"phi2"}, build_decoder, phi_names()},

@@ -15,13 +15,14 @@ import tempfile
 JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file__).parents[2] / ".cache" / "judges")
 sys.path.append(str(JUDGES))
 
+import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 import xllamacpp as llama  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2"]
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
 
@@ -43,6 +44,39 @@ def put(case, folder):
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def case_of(name):
+    """Of Baichuan there are no folders here: a Llama of as many layers, whose keys GGUF files of it have under another name."""
+    case = json.loads((pathlib.Path(__file__).parent / "transformers" / f"{'llama' if name.startswith('baichuan') else name}.json").read_text())
+    if name.startswith("baichuan"):
+        config, layers = case["config"], 40 if name.endswith("13b") else 32
+        config.update(num_hidden_layers=layers, num_key_value_heads=config["num_attention_heads"])
+        wide, tensors = [config["hidden_size"]] * 2, {}
+        for key, shape in case["tensors"].items():
+            shape = wide if key.endswith(("k_proj.weight", "v_proj.weight")) else shape
+            for layer in range(layers if ".layers.0." in key else 0 if ".layers." in key else 1):
+                tensors[key.replace(".layers.0.", f".layers.{layer}.")] = shape
+        case["tensors"] = tensors
+    return case
+
+
+def rename(path, architecture):
+    """Writes a GGUF file of a Llama again, as one of another architecture."""
+    read = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(path.with_suffix(".new"), architecture)
+    for key, field in read.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        kinds = [*field.types[:1], field.types[1] if len(field.types) > 1 else None]
+        writer.add_key_value(key.replace("llama.", architecture + ".", 1), field.contents(), *kinds)
+    for tensor in read.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    os.replace(path.with_suffix(".new"), path)
 
 
 def weft_answer(model):
@@ -69,8 +103,10 @@ def main():
     for name in CASES:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            put(json.loads((pathlib.Path(__file__).parent / "transformers" / f"{name}.json").read_text()), folder / "hf")
+            put(case_of(name), folder / "hf")
             subprocess.run([WEFT, "convert", folder / "hf", folder / "model.gguf"], check=True, capture_output=True)
+            if name.startswith("baichuan"):
+                rename(folder / "model.gguf", "baichuan")
             ours, theirs = weft_answer(folder / "model.gguf"), llama_answer(folder / "model.gguf")
             both = ours.keys() & theirs.keys()
             apart = max((abs(ours[token] - theirs[token]) for token in both), default=math.inf)
