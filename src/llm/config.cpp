@@ -67,17 +67,18 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
 bool is_of_images(const Json& config) {
   const Json type = config.value("model_type", Json());
   const auto vision = config.find("vision_config");
-  constexpr std::string_view kTypes[] = {"llava",    "idefics3",   "smolvlm",  "gemma3",
-                                         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"};
+  constexpr std::string_view kTypes[] = {"llava",  "llava_next", "internvl",   "idefics3", "smolvlm",
+                                         "gemma3", "qwen2_vl",   "qwen2_5_vl", "qwen3_vl", "mistral3"};
   return vision != config.end() && vision->is_object() && type.is_string() &&
          std::find(std::begin(kTypes), std::end(kTypes), type.get<std::string>()) != std::end(kTypes);
 }
 bool is_qwen_that_sees(std::string_view type) { return type.starts_with("qwen") && type.find("_vl") != type.npos; }
 
 /// Keys of a text model within another's file, which leaves out what its class has by default.
-Json with_defaults(const Json& inner, bool is_llama_by_default) {
+Json with_defaults(const Json& inner, const Json& usual_type) {
   if (!inner.is_object()) return inner;
-  if (inner.value("model_type", is_llama_by_default ? Json("llama") : Json()) == "llama") {
+  const Json type = inner.value("model_type", usual_type);
+  if (type == "llama") {
     Json all = {{"model_type", "llama"},   {"vocab_size", 32000},
                 {"hidden_size", 4096},     {"intermediate_size", 11008},
                 {"num_hidden_layers", 32}, {"num_attention_heads", 32},
@@ -85,7 +86,13 @@ Json with_defaults(const Json& inner, bool is_llama_by_default) {
     all.update(inner);
     return all;
   }
-  const Json type = inner.value("model_type", Json());
+  if (type == "qwen2" || type == "qwen3") {
+    Json all = {{"model_type", type},         {"vocab_size", 151936},    {"hidden_size", 4096},
+                {"intermediate_size", 22016}, {"num_hidden_layers", 32}, {"num_attention_heads", 32},
+                {"num_key_value_heads", 32},  {"rms_norm_eps", 1e-6},    {"max_position_embeddings", 32768}};
+    all.update(inner);
+    return all;
+  }
   if (type == "mistral") {
     Json all = {{"vocab_size", 32000},        {"hidden_size", 4096},
                 {"intermediate_size", 14336}, {"num_hidden_layers", 32},
@@ -158,7 +165,9 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   // Vision models keep the keys of their text model in an object of their own.
   const Json* inner = whole.find({"text_config"});
   const bool sees = is_of_images(json);
-  const Json text = with_defaults(inner ? *inner : json, sees && inner);
+  const Json text = with_defaults(inner ? *inner : json, !sees || !inner                ? Json()
+                                                         : c.architecture == "internvl" ? Json("qwen2")
+                                                                                        : Json("llama"));
   const Keys keys(text, c.source, inner ? "text_config" : "");
   if (inner) c.architecture = keys.text({"model_type"}, c.architecture);
   c.reads_images = sees && (inner || is_qwen_that_sees(c.architecture));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "llm/engine.hpp"
 #include "weft/error.hpp"
@@ -18,16 +19,18 @@ void Engine::see_images(std::span<const PositionedToken> batch) {
   };
   std::map<std::pair<Extent, Extent>, Unseen> unseen;
   std::vector<std::shared_ptr<ImageRows>> held;  // until they have been seen
-  text::TokenId next = text::kNoToken;           // the first row behind the tile of the last one
-  for (std::size_t t = 0; t < batch.size(); ++t) {
-    const text::TokenId id = batch[t].token;
-    if (!is_image_row(id) || (t > 0 && is_image_row(batch[t - 1].token) && id == batch[t - 1].token - 1 && id > next))
-      continue;
-    const std::shared_ptr<ImageRows> image = images_.find(id);
+  std::shared_ptr<ImageRows> image;              // of the last row, and its tile
+  Extent last = -1;
+  for (const PositionedToken& token : batch) {
+    if (!is_image_row(token.token)) continue;
+    if (!image || token.token > image->first || token.token <= image->first - image->count) {
+      image = images_.find(token.token);
+      last = -1;
+    }
     if (!image) continue;
-    const Extent rows = image_reader_->tile_rows(image->image), tile = (image->first - id) / rows;
-    next = static_cast<text::TokenId>(image->first - (tile + 1) * rows);
-    image->values.resize(static_cast<std::size_t>(image->count / rows));
+    const Extent tile = image_reader_->place_of(image->image, image->first - token.token).tile;
+    if (tile == std::exchange(last, tile)) continue;
+    image->values.resize(static_cast<std::size_t>(ImageReader::tiles_of(image->image)));
     std::vector<float>& values = image->values[static_cast<std::size_t>(tile)];
     const RowGrid shape = image_reader_->shape_of(image->image);
     Unseen& group = unseen[{shape.height, shape.width}];
@@ -47,12 +50,12 @@ void Engine::copy_image_row(text::TokenId id, std::span<float> out) {
   const std::shared_ptr<ImageRows> image = images_.find(id);
   if (!image || !image_reader_)
     throw UsageError(fmt::format("llm: {} is neither a token nor a row of an image that the model still has", id));
-  const Extent row = image->first - id, tile_rows = image_reader_->tile_rows(image->image);
-  const auto tile = static_cast<std::size_t>(row / tile_rows);
-  image->values.resize(static_cast<std::size_t>(image->count / tile_rows));
+  const auto [number, row] = image_reader_->place_of(image->image, image->first - id);
+  const auto tile = static_cast<std::size_t>(number);
+  image->values.resize(static_cast<std::size_t>(ImageReader::tiles_of(image->image)));
   std::vector<float>& values = image->values[tile];
   if (const ImageReader::Tile one{&image->image, tile}; values.empty()) values = image_reader_->see({&one, 1})[0];
-  std::copy_n(values.begin() + row % tile_rows * static_cast<Extent>(row_width()), out.size(), out.begin());
+  std::copy_n(values.begin() + row * static_cast<Extent>(row_width()), out.size(), out.begin());
 }
 
 std::array<Extent, 3> Engine::places_of(const PositionedToken& token) {

@@ -24,10 +24,19 @@ class ImageReader {
   /// An image u8 [height, width, 3], resized and cut; or f32 [3, height, width], which is ready. Uses no device, thread safe.
   /// UsageError for another shape or dtype.
   virtual vision::PreparedImage prepare(const Tensor& image) const = 0;
-  /// Rows of each tile of the image, one tile after another.
+  /// Rows that `see` makes of each tile of the image.
   virtual Extent tile_rows(const vision::PreparedImage& image) const = 0;
-  Extent rows_of(const vision::PreparedImage& image) const {
-    return tile_rows(image) * (image.ready.empty() ? static_cast<Extent>(image.tiles.size()) : 1);
+  static Extent tiles_of(const vision::PreparedImage& image) {
+    return image.ready.empty() ? static_cast<Extent>(image.tiles.size()) : 1;
+  }
+  /// Rows of the image in a prompt, and where each is among those of its tiles: one tile after another, unless a model has them in
+  /// another order.
+  struct RowPlace {
+    Extent tile, row;
+  };
+  virtual Extent rows_of(const vision::PreparedImage& image) const { return tile_rows(image) * tiles_of(image); }
+  virtual RowPlace place_of(const vision::PreparedImage& image, Extent row) const {
+    return {row / tile_rows(image), row % tile_rows(image)};
   }
   /// The text that a prompt has in the place of the image: the token of rows for each row, and what the model was trained with
   /// around it.

@@ -1,5 +1,6 @@
 #include "llm/image_rows.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "weft/error.hpp"
@@ -10,8 +11,8 @@ namespace {
 constexpr Extent kFirstRow = text::kNoToken - 1;
 
 bool is_same(const vision::PreparedImage& a, const vision::PreparedImage& b) {
-  if (a.rows != b.rows || a.columns != b.columns || a.ready != b.ready || a.ready_height != b.ready_height ||
-      a.tiles.size() != b.tiles.size())
+  if (a.rows != b.rows || a.columns != b.columns || a.height != b.height || a.width != b.width || a.ready != b.ready ||
+      a.ready_height != b.ready_height || a.tiles.size() != b.tiles.size())
     return false;
   for (std::size_t i = 0; i < a.tiles.size(); ++i)
     if (a.tiles[i].height != b.tiles[i].height || a.tiles[i].values != b.tiles[i].values) return false;
@@ -26,7 +27,7 @@ std::size_t bytes_of(const vision::PreparedImage& image) {
 
 }  // namespace
 
-std::shared_ptr<ImageRows> ImageStore::put(vision::PreparedImage image, Extent rows, Extent width) {
+std::shared_ptr<ImageRows> ImageStore::put(vision::PreparedImage image, Extent rows, Extent width, Extent held) {
   const std::lock_guard lock(mutex_);
   for (auto it = images_.rbegin(); it != images_.rend(); ++it)
     if (it->second->count == rows && is_same(it->second->image, image)) return it->second;
@@ -35,7 +36,7 @@ std::shared_ptr<ImageRows> ImageStore::put(vision::PreparedImage image, Extent r
   auto made = std::make_shared<ImageRows>();
   made->first = static_cast<text::TokenId>(kFirstRow - next_);
   made->count = rows;
-  made->bytes = bytes_of(image) + static_cast<std::size_t>(rows * width) * sizeof(float);
+  made->bytes = bytes_of(image) + static_cast<std::size_t>(std::max(rows, held) * width) * sizeof(float);
   made->image = std::move(image);
   images_.emplace(next_, made);
   next_ += rows;

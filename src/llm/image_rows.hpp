@@ -28,7 +28,8 @@ inline bool is_image_row(text::TokenId id) { return id < text::kNoToken; }
 /// compared by all their pixels. The images seen last are kept, and those that a prompt refers to. Thread safe.
 class ImageStore {
  public:
-  std::shared_ptr<ImageRows> put(vision::PreparedImage image, Extent rows, Extent width);
+  /// `held`: rows of all its tiles, where they are more than those of a prompt.
+  std::shared_ptr<ImageRows> put(vision::PreparedImage image, Extent rows, Extent width, Extent held = 0);
   /// The image of a row; null once it has been dropped.
   std::shared_ptr<ImageRows> find(text::TokenId row) const;
   std::size_t size() const;

@@ -19,13 +19,14 @@ using io::ConfigKeys;
 using vision::GridKind;
 using vision::TowerKind;
 
-MmprojKind kind_of_folder(const ConfigKeys& keys) {
+std::optional<MmprojKind> kind_of_folder(const ConfigKeys& keys) {
   const std::string type = keys.text({"model_type"});
   if (type == "idefics3" || type == "smolvlm") return MmprojKind::idefics3;
   if (type == "gemma3") return MmprojKind::gemma3;
   if (type == "qwen2_vl") return MmprojKind::qwen2;
   if (type == "qwen2_5_vl") return MmprojKind::qwen2_5;
   if (type == "qwen3_vl") return MmprojKind::qwen3;
+  if (type != "llava" && type != "mistral3") return {};
   const ConfigKeys vision(keys.json().at("vision_config"), keys.source(), "vision_config");
   return vision.text({"model_type"}, "clip_vision_model") == "pixtral" ? MmprojKind::pixtral : MmprojKind::llava;
 }
@@ -74,7 +75,9 @@ MmprojFile::MmprojFile(const io::TensorSource& source, const ModelConfig& model,
 
 void MmprojFile::describe(const ModelConfig& model) {
   const ConfigKeys keys(files_.config, files_.source);
-  const MmprojKind kind = kind_of_folder(keys);
+  const std::optional<MmprojKind> found = kind_of_folder(keys);
+  if (!found) refuse(fmt::format("models of the type {}, as Weft writes it", keys.text({"model_type"})));
+  const MmprojKind kind = *found;
   const Json& vision = keys.json().at("vision_config");
   layout_ = &mmproj_layout(kind);
   metadata_ = io::GgufMetadata(files_.source);

@@ -166,8 +166,8 @@ Images seen(detail::Engine& engine, std::span<const Tensor> images) {
   Images all;
   for (const Tensor& image : images) {
     vision::PreparedImage prepared = reader->prepare(image);
-    const Extent rows = reader->rows_of(prepared);
-    all.push_back(engine.images().put(std::move(prepared), rows, static_cast<Extent>(engine.row_width())));
+    const Extent rows = reader->rows_of(prepared), held = reader->tile_rows(prepared) * reader->tiles_of(prepared);
+    all.push_back(engine.images().put(std::move(prepared), rows, static_cast<Extent>(engine.row_width()), held));
   }
   return all;
 }

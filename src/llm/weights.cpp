@@ -51,7 +51,8 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
                     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
          name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
-         name.find("connector.") != std::string_view::npos || further_layer_of(name, config) >= 0 ||
+         name.find("connector.") != std::string_view::npos || ends_with_any(name, {"image_newline"}) ||
+         further_layer_of(name, config) >= 0 ||
          (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 

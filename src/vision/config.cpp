@@ -12,6 +12,39 @@ struct Defaults {
   const char* activation;
 };
 
+/// A number, or a list of two that are the same.
+Extent square(const ConfigKeys& keys, const char* key, Extent fallback) {
+  const Json* value = keys.find({key});
+  if (!value || !value->is_array()) return keys.size({key}, fallback);
+  if (value->size() != 2 || !(*value)[0].is_number_integer() || (*value)[0] != (*value)[1])
+    keys.fail(key, fmt::format("is {}, not two sides that are the same, which Weft needs", value->dump()));
+  return (*value)[0].get<Extent>();
+}
+
+void read_internvl(const ConfigKeys& keys, TowerConfig& c) {
+  c.stack.has_attention_bias = keys.flag("attention_bias", false);
+  c.stack.norms_queries = keys.flag("use_qk_norm", false);
+  c.stack.scales_layers = true;
+  const std::string norm = keys.text({"norm_type"}, "layer_norm");
+  if (norm != "layer_norm" && norm != "rms_norm")
+    keys.fail("norm_type", fmt::format("is \"{}\"; known are layer_norm and rms_norm", norm));
+  c.stack.norms_are_rms = norm == "rms_norm";
+  c.has_last_norm = !keys.flag("use_mean_pooling", true);
+  if (!keys.flag("use_absolute_position_embeddings", true))
+    keys.fail("use_absolute_position_embeddings", "is false, which Weft does not support");
+}
+
+Defaults defaults_of(TowerKind kind) {
+  switch (kind) {
+    case TowerKind::clip: return {768, 3072, 12, 12, 1e-5, "quick_gelu"};
+    case TowerKind::siglip: return {768, 3072, 12, 12, 1e-6, "gelu_pytorch_tanh"};
+    case TowerKind::vit: return {768, 3072, 12, 12, 1e-12, "gelu"};
+    case TowerKind::idefics3: return {1152, 3072, 12, 16, 1e-6, "gelu_pytorch_tanh"};
+    case TowerKind::internvl: return {1024, 4096, 24, 16, 1e-6, "gelu"};
+  }
+  return {};
+}
+
 StackConfig stack_config(const ConfigKeys& keys, const Defaults& d) {
   StackConfig c;
   c.hidden = keys.size({"hidden_size"}, d.hidden);
@@ -48,22 +81,14 @@ Activation activation_of(const ConfigKeys& keys, const char* fallback) {
 
 TowerConfig tower_config(TowerKind kind, const Json& json, const std::string& source, const std::string& path) {
   const ConfigKeys keys(json, source, path);
-  const bool is_wide = kind == TowerKind::idefics3;
-  const Defaults defaults = {is_wide ? 1152 : 768,
-                             3072,
-                             12,
-                             is_wide ? 16 : 12,
-                             kind == TowerKind::clip  ? 1e-5
-                             : kind == TowerKind::vit ? 1e-12
-                                                      : 1e-6,
-                             kind == TowerKind::clip  ? "quick_gelu"
-                             : kind == TowerKind::vit ? "gelu"
-                                                      : "gelu_pytorch_tanh"};
   TowerConfig c;
   c.kind = kind;
-  c.stack = stack_config(keys, defaults);
-  c.image_size = keys.size({"image_size"}, 224);
-  c.patch_size = keys.size({"patch_size"}, kind == TowerKind::clip || is_wide ? 32 : 16);
+  c.stack = stack_config(keys, defaults_of(kind));
+  const bool is_internvl = kind == TowerKind::internvl,
+             is_coarse = kind == TowerKind::clip || kind == TowerKind::idefics3;
+  c.image_size = square(keys, "image_size", is_internvl ? 448 : 224);
+  c.patch_size = square(keys, "patch_size", is_internvl ? 14 : is_coarse ? 32 : 16);
+  if (is_internvl) read_internvl(keys, c);
   require_size(keys, "image_size", c.image_size, 1 << 13);
   require_size(keys, "patch_size", c.patch_size, c.image_size);
   if (const Extent channels = keys.size({"num_channels"}, 3); channels != 3)

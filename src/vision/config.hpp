@@ -20,6 +20,10 @@ struct StackConfig {
   Extent hidden = 0, intermediate = 0, layers = 0, heads = 0;
   double norm_eps = 1e-5;
   Activation activation = Activation::gelu;
+  bool has_attention_bias = true;  ///< of queries, keys and values
+  bool norms_are_rms = false;      ///< without means and biases
+  bool norms_queries = false;      ///< queries and keys, over all heads
+  bool scales_layers = false;      ///< what attention and MLP add, by a factor for each channel
   bool operator==(const StackConfig&) const = default;
 };
 
@@ -28,6 +32,7 @@ enum class TowerKind : std::uint8_t {
   siglip,    ///< no class token; its image is a query over all tokens
   vit,       ///< a class token; a norm behind the layers
   idefics3,  ///< SigLIP without its query, with positions for images of other sizes
+  internvl,  ///< InternViT: as vit, with factors for what layers add
 };
 
 /// A transformer over patches of an image.
@@ -35,9 +40,12 @@ struct TowerConfig {
   TowerKind kind = TowerKind::clip;
   StackConfig stack;
   Extent image_size = 0, patch_size = 0;
+  bool has_last_norm = true;  ///< InternViT: of the states behind the layers
 
   Extent grid() const { return image_size / patch_size; }
-  bool has_class_token() const { return kind == TowerKind::clip || kind == TowerKind::vit; }
+  bool has_class_token() const {
+    return kind == TowerKind::clip || kind == TowerKind::vit || kind == TowerKind::internvl;
+  }
   bool operator==(const TowerConfig&) const = default;
 };
 /// Keys that are missing have the defaults of the class in transformers, which leaves them out of files. `path`: of the object.

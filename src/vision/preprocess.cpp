@@ -11,15 +11,14 @@ namespace {
 
 using io::ConfigKeys;
 
-constexpr Extent kSideMax = 4096;  // of an image that is cut, before it is cut; and of every size in a file
-constexpr Extent kPartsMax = 16;   // of an image that is cut, on a side; models have up to 6
+constexpr Extent kSideMax = ImageProcessor::kSideMax, kPartsMax = ImageProcessor::kPartsMax;
 constexpr JsonLimits kLimits{.max_bytes = std::uint64_t{1} << 20, .max_values = 20'000};
 
 using Color = std::array<double, 3>;
 constexpr Color kClipMean = {0.48145466, 0.4578275, 0.40821073}, kClipDeviation = {0.26862954, 0.26130258, 0.27577711},
                 kHalf = {0.5, 0.5, 0.5};
 
-enum class Sizing : std::uint8_t { shortest, stretch, tiles, area, within };
+enum class Sizing : std::uint8_t { shortest, stretch, tiles, padded, canvas, area, within };
 
 /// What a class of processors in transformers does where its file says nothing.
 struct ProcessorDefaults {
@@ -33,6 +32,8 @@ struct ProcessorDefaults {
 constexpr ProcessorDefaults kProcessors[] = {
     {"CLIP", Sizing::shortest, true, 224, 3, kClipMean, kClipDeviation},
     {"Llava", Sizing::shortest, true, 224, 3, kClipMean, kClipDeviation},
+    {"LlavaNext", Sizing::padded, true, 224, 3, kClipMean, kClipDeviation},
+    {"GotOcr2", Sizing::canvas, false, 384, 3, kClipMean, kClipDeviation},  // which InternVL's folders name
     {"Siglip", Sizing::stretch, false, 224, 3, kHalf, kHalf},
     {"ViT", Sizing::stretch, false, 224, 2, kHalf, kHalf},
     {"Gemma3", Sizing::stretch, false, 224, 2, kHalf, kHalf},
@@ -55,6 +56,15 @@ Color color(const ConfigKeys& keys, const char* key, const Color& fallback) {
   return {list[0], list[1], list[2]};
 }
 
+/// A number, {"shortest_edge"}, or {"height", "width"} that are the same.
+Extent square_side(const ConfigKeys& keys, const Json* size, const char* key, Extent fallback) {
+  if (!size || size->is_number()) return side_of(keys, {key}, fallback);
+  const ConfigKeys sizes(*size, keys.source(), key);
+  const Extent side = side_of(sizes, {"shortest_edge", "height"});
+  if (sizes.size({"width"}, side) != side) keys.fail(key, "has sides that differ, which Weft does not support here");
+  return side;
+}
+
 image::Filter filter_of(const ConfigKeys& keys, Extent fallback) {
   switch (const Extent number = keys.size({"resample"}, fallback)) {
     case 0: return image::Filter::nearest;
@@ -65,71 +75,6 @@ image::Filter filter_of(const ConfigKeys& keys, Extent fallback) {
       keys.fail("resample",
                 fmt::format("is {}; known are 0 (nearest), 1 (lanczos), 2 (bilinear) and 3 (bicubic)", number));
   }
-}
-
-/// Python's int(): towards zero.
-Extent whole(double value) { return static_cast<Extent>(value); }
-Extent rounded_up(Extent value, Extent step) { return (value + step - 1) / step * step; }
-
-struct Size {
-  Extent height, width;
-};
-double aspect_of(const Size& s) { return static_cast<double>(s.width) / static_cast<double>(s.height); }
-
-/// The longer side to `longest`, the other to an even number, and neither above kSideMax.
-Size with_longest(const Size& s, Extent longest) {
-  const double aspect = aspect_of(s);
-  const auto even = [](Extent n) { return n + n % 2; };
-  Size to = s.width >= s.height ? Size{even(whole(static_cast<double>(longest) / aspect)), longest}
-                                : Size{longest, even(whole(static_cast<double>(longest) * aspect))};
-  return {std::max<Extent>(to.height, 1), std::max<Extent>(to.width, 1)};
-}
-
-/// Both sides up to multiples of a tile's.
-Size whole_tiles(const Size& s, Extent tile) {
-  const double aspect = aspect_of(s);
-  if (s.width >= s.height) {
-    const Extent width = rounded_up(s.width, tile);
-    return {rounded_up(whole(static_cast<double>(width) / aspect), tile), width};
-  }
-  const Extent height = rounded_up(s.height, tile);
-  return {height, rounded_up(whole(static_cast<double>(height) * aspect), tile)};
-}
-
-double longer_by(Extent height, Extent width) {
-  return static_cast<double>(std::max(height, width)) / static_cast<double>(std::min(height, width));
-}
-/// Multiples of the step, near to the size, with least to most pixels in all.
-Size in_area(const Size& s, Extent step, Extent least, Extent most) {
-  const auto of = [&](double value, auto round) {
-    return std::max(step, static_cast<Extent>(round(value / static_cast<double>(step))) * step);
-  };
-  const auto height = static_cast<double>(s.height), width = static_cast<double>(s.width);
-  const auto even = [](double v) { return std::nearbyint(v); };  // halves to even, as Python's round
-  const Size near{static_cast<Extent>(even(height / static_cast<double>(step))) * step,
-                  static_cast<Extent>(even(width / static_cast<double>(step))) * step};
-  if (near.height * near.width > most) {
-    const double by = std::sqrt(height * width / static_cast<double>(most));
-    const auto down = [](double v) { return std::floor(v); };
-    return {of(height / by, down), of(width / by, down)};
-  }
-  if (near.height * near.width < least) {
-    const double by = std::sqrt(static_cast<double>(least) / (height * width));
-    const auto up = [](double v) { return std::ceil(v); };
-    return {of(height * by, up), of(width * by, up)};
-  }
-  return near;
-}
-
-/// Made smaller until it fits a square of `longest`, then up to multiples of the step.
-Size within(const Size& s, Extent step, Extent longest) {
-  const auto most = static_cast<double>(longest);
-  const double ratio = std::max(static_cast<double>(s.height) / most, static_cast<double>(s.width) / most);
-  const auto fitted = [&](Extent side) {
-    const Extent smaller = ratio > 1 ? static_cast<Extent>(std::floor(static_cast<double>(side) / ratio)) : side;
-    return rounded_up(std::max<Extent>(smaller, 1), step);
-  };
-  return {fitted(s.height), fitted(s.width)};
 }
 
 }  // namespace
@@ -163,12 +108,14 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
   const ProcessorDefaults* defaults = nullptr;
   for (const ProcessorDefaults& each : kProcessors)
     if (type.starts_with(each.name)) defaults = &each;
-  // LlavaNext, LlavaOnevision and the like cut images in ways of their own.
-  if (!defaults || type.starts_with("LlavaNext") || type.starts_with("LlavaOnevision") || type.starts_with("ViTPose"))
-    keys.fail("image_processor_type",
-              fmt::format("is \"{}\"; Weft has those of CLIP, Llava, Siglip, ViT, Idefics3, SmolVLM, Gemma3, Qwen2VL "
-                          "and Pixtral",
-                          type));
+  // LlavaOnevision and the like cut images in ways of their own.
+  if (!defaults || type.starts_with("LlavaNextVideo") || type.starts_with("LlavaOnevision") ||
+      type.starts_with("ViTPose"))
+    keys.fail(
+        "image_processor_type",
+        fmt::format("is \"{}\"; Weft has those of CLIP, Llava, LlavaNext, Siglip, ViT, Idefics3, SmolVLM, Gemma3, "
+                    "Qwen2VL, Pixtral and GotOcr2",
+                    type));
   ImageProcessor p;
   p.filter_ = filter_of(keys, defaults->filter);
   const Sizing sizing = defaults->sizing;
@@ -196,15 +143,11 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
           !size->contains("longest_edge"))
         keys.fail("size", "has sides that differ, which Weft does not support here");
     } else if (sizing == Sizing::tiles) {
-      p.fit_ = Fit::tiles;
-      p.longest_ = size ? side_of(ConfigKeys(*size, source, "size"), {"longest_edge"}) : 4 * defaults->size;
-      const Json* tile = keys.find({"max_image_size"});
-      p.height_ = p.width_ =
-          tile ? side_of(ConfigKeys(*tile, source, "max_image_size"), {"longest_edge"}) : defaults->size;
-      p.splits_ = keys.flag("do_image_splitting", true);
-      if (p.splits_ && p.longest_ / p.height_ > kPartsMax)
-        keys.fail("size", fmt::format("cuts {} pixels into parts of {}; Weft has at most {} of them on a side",
-                                      p.longest_, p.height_, kPartsMax));
+      p.read_tiles(keys, size, defaults->size);
+    } else if (sizing == Sizing::padded) {
+      p.read_padded(keys, size, defaults->size);
+    } else if (sizing == Sizing::canvas) {
+      p.read_canvas(keys, size, defaults->size);
     } else if (!size || size->is_number()) {
       p.fit_ = sizing == Sizing::shortest ? Fit::shortest : Fit::stretch;
       p.height_ = p.width_ = side_of(keys, {"size"}, defaults->size);
@@ -227,7 +170,7 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
     if (s.crops_max < 1 || s.crops_max > kPartsMax)
       keys.fail("pan_and_scan_max_num_crops", fmt::format("is {}, not from 1 to {}", s.crops_max, kPartsMax));
   }
-  if (keys.flag("do_center_crop", defaults->crops)) {
+  if (sizing != Sizing::padded && keys.flag("do_center_crop", defaults->crops)) {
     const Json* crop = keys.find({"crop_size"});
     if (crop && crop->is_object()) {
       const ConfigKeys sizes(*crop, source, "crop_size");
@@ -237,7 +180,7 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
       p.crop_height_ = p.crop_width_ = side_of(keys, {"crop_size"}, defaults->size);
     }
   }
-  if (keys.flag("do_pad", false) && sizing != Sizing::tiles && sizing != Sizing::within)
+  if (keys.flag("do_pad", false) && sizing != Sizing::tiles && sizing != Sizing::padded && sizing != Sizing::within)
     keys.fail("do_pad", "is true, which Weft supports only where images are cut");
   const double factor = keys.flag("do_rescale", true) ? keys.number({"rescale_factor"}, 1.0 / 255) : 1.0;
   const bool normalizes = keys.flag("do_normalize", true);
@@ -254,76 +197,63 @@ ImageProcessor ImageProcessor::from_json(const Json& json, const std::string& so
   return p;
 }
 
+void ImageProcessor::read_tiles(const ConfigKeys& keys, const Json* size, Extent usual) {
+  fit_ = Fit::tiles;
+  longest_ = size ? side_of(ConfigKeys(*size, keys.source(), "size"), {"longest_edge"}) : 4 * usual;
+  const Json* tile = keys.find({"max_image_size"});
+  height_ = width_ = tile ? side_of(ConfigKeys(*tile, keys.source(), "max_image_size"), {"longest_edge"}) : usual;
+  splits_ = keys.flag("do_image_splitting", true);
+  if (splits_ && longest_ / height_ > kPartsMax)
+    keys.fail("size", fmt::format("cuts {} pixels into parts of {}; Weft has at most {} of them on a side", longest_,
+                                  height_, kPartsMax));
+}
+
+void ImageProcessor::read_padded(const ConfigKeys& keys, const Json* size, Extent usual) {
+  fit_ = Fit::padded;
+  height_ = width_ = square_side(keys, size, "size", usual);
+  const Extent crop =
+      keys.flag("do_center_crop", true) ? square_side(keys, keys.find({"crop_size"}), "crop_size", usual) : height_;
+  if (crop != height_)
+    keys.fail("crop_size",
+              fmt::format("is {}, and size is {}; Weft cuts images into parts that are as large as the whole", crop,
+                          height_));
+  constexpr std::array<std::array<Extent, 2>, 5> kUsual = {
+      {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}};
+  sizes_.assign(kUsual.begin(), kUsual.end());
+  if (const Json* list = keys.find({"image_grid_pinpoints"})) {
+    if (!list->is_array() || list->empty() || list->size() > 1000)
+      keys.fail("image_grid_pinpoints", "is not a list of 1 to 1000 sizes");
+    sizes_.clear();
+    for (const Json& each : *list) {
+      const bool is_size =
+          each.is_array() && each.size() == 2 && each[0].is_number_integer() && each[1].is_number_integer();
+      sizes_.push_back(is_size ? std::array<Extent, 2>{each[0].get<Extent>(), each[1].get<Extent>()}
+                               : std::array<Extent, 2>{0, 0});
+    }
+  }
+  for (const auto& [high, wide] : sizes_)
+    if (const Extent most = std::min(kPartsMax * height_, 2 * kSideMax);
+        high < 1 || wide < 1 || high > most || wide > most || high % height_ != 0 || wide % height_ != 0)
+      keys.fail("image_grid_pinpoints",
+                fmt::format("has a size that is not [height, width] in multiples of {} up to {}", height_, most));
+}
+
+void ImageProcessor::read_canvas(const ConfigKeys& keys, const Json* size, Extent usual) {
+  fit_ = Fit::canvas;
+  height_ = width_ = square_side(keys, size, "size", usual);
+  // InternVL's processor cuts whatever crop_to_patches says here.
+  least_parts_ = keys.size({"min_patches"}, 1);
+  most_parts_ = keys.size({"max_patches"}, 12);
+  const Extent limit = std::min(kPartsMax * kPartsMax, 4 * kSideMax * kSideMax / (height_ * height_));
+  if (least_parts_ < 1 || most_parts_ < least_parts_ || most_parts_ > limit)
+    keys.fail("max_patches",
+              fmt::format("is {}, and min_patches is {}; give numbers from 1 to {}, the larger one as max_patches",
+                          most_parts_, least_parts_, limit));
+}
+
 Extent ImageProcessor::side() const {
   if (crop_height_ > 0) return crop_height_ == crop_width_ ? crop_height_ : 0;
-  return (fit_ == Fit::stretch && height_ == width_) || fit_ == Fit::tiles ? height_ : 0;
-}
-
-image::Pixels ImageProcessor::fitted(const image::Pixels& image) const {
-  if (fit_ == Fit::stretch) return resized(image, height_, width_, filter_);
-  if (keeps_proportions()) {
-    constexpr double kRatioMax = 200;  // transformers refuses longer images for Qwen's models
-    if (longer_by(image.height, image.width) > kRatioMax)
-      throw UsageError(fmt::format("vision: an image of {} x {} pixels is too narrow a strip; crop it first",
-                                   image.height, image.width));
-    const Size own{image.height, image.width};
-    const Size size = fit_ == Fit::area ? in_area(own, step_, height_, longest_) : within(own, step_, longest_);
-    return resized(image, size.height, size.width, filter_);
-  }
-  if (fit_ != Fit::shortest) return image;
-  const bool is_wide = image.width > image.height;
-  const Extent shorter = is_wide ? image.height : image.width, longer = is_wide ? image.width : image.height;
-  const Extent other = height_ * longer / shorter;
-  // A strip whose long side would be cropped away all the same.
-  if (other > Extent{16} * kSideMax)
-    throw UsageError(fmt::format("vision: an image of {} x {} pixels is too narrow a strip; crop it first",
-                                 image.height, image.width));
-  return is_wide ? resized(image, height_, other, filter_) : resized(image, other, height_, filter_);
-}
-
-PreparedImage ImageProcessor::prepare(const image::Pixels& image) const {
-  if (fit_ == Fit::tiles) return cut(image);
-  image::Pixels whole = fitted(image);
-  if (crop_height_ > 0) whole = center_cropped(whole, crop_height_, crop_width_);
-  PreparedImage prepared{{std::move(whole)}, 0, 0};
-  for (const image::Pixels& crop : crops_of(image)) prepared.tiles.push_back(fitted(crop));
-  return prepared;
-}
-
-std::vector<image::Pixels> ImageProcessor::crops_of(const image::Pixels& image) const {
-  const PanAndScan& s = pan_and_scan_;
-  if (!s.is_on || longer_by(image.height, image.width) < s.least_ratio) return {};
-  const bool is_wide = image.width >= image.height;
-  const Extent longer = std::max(image.height, image.width), shorter = std::min(image.height, image.width);
-  Extent count = static_cast<Extent>(std::floor(longer_by(image.height, image.width) + 0.5));
-  count = std::min(s.crops_max, std::max<Extent>(2, std::min(longer / s.least_side, count)));
-  const Extent side = rounded_up(longer, count) / count;
-  if (std::min(side, shorter) < s.least_side) return {};
-  std::vector<image::Pixels> crops;
-  for (Extent i = 0; i < count && i * side < longer; ++i) {
-    const Extent at = i * side, size = std::min(side, longer - at);
-    crops.push_back(is_wide ? image::cropped(image, 0, at, shorter, size)
-                            : image::cropped(image, at, 0, size, shorter));
-  }
-  return crops;
-}
-
-PreparedImage ImageProcessor::cut(const image::Pixels& image) const {
-  const Extent tile = height_;
-  const Size size = with_longest({image.height, image.width}, longest_);
-  image::Pixels whole = resized(image, size.height, size.width, filter_);
-  if (!splits_) return {{resized(whole, tile, tile, filter_)}, 0, 0};
-  const Size tiled = whole_tiles(size, tile);
-  whole = resized(whole, tiled.height, tiled.width, filter_);
-  PreparedImage prepared;
-  if (tiled.height == tile && tiled.width == tile) return {{std::move(whole)}, 0, 0};
-  prepared.rows = tiled.height / tile;
-  prepared.columns = tiled.width / tile;
-  for (Extent y = 0; y < prepared.rows; ++y)
-    for (Extent x = 0; x < prepared.columns; ++x)
-      prepared.tiles.push_back(image::cropped(whole, y * tile, x * tile, tile, tile));
-  prepared.tiles.push_back(resized(whole, tile, tile, filter_));
-  return prepared;
+  return (fit_ == Fit::stretch && height_ == width_) || cut() != Cut::none ? height_ : 0;
 }
 
 std::vector<float> ImageProcessor::normalized(const image::Pixels& tile) const {

@@ -12,8 +12,8 @@ namespace weft::vision {
 struct LayerNames {
   const char *norm1, *q, *k, *v, *o, *norm2, *fc1, *fc2;
 };
-/// Of CLIP, SigLIP and Idefics3; and of ViT.
-extern const LayerNames kClipLayer, kVitLayer;
+/// Of CLIP, SigLIP and Idefics3; of ViT; and of InternViT.
+extern const LayerNames kClipLayer, kVitLayer, kInternVitLayer;
 
 Tensor activated(const Tensor& x, Activation activation);
 
@@ -28,7 +28,8 @@ struct Mlp {
 /// T and S are N times as many rows, and those of each N-th part see each other alone.
 Tensor attended(const Tensor& q, const Tensor& k, const Tensor& v, Extent heads, bool causal, Extent batch = 1);
 
-/// x + o(attention(norm1(x))), then x + mlp(norm2(x)), layer after layer.
+/// x + o(attention(norm1(x))), then x + mlp(norm2(x)), layer after layer; both additions with a factor for each channel where the
+/// configuration has them.
 class Stack {
  public:
   /// `prefix`: of a layer's name, before its number ("vision_model.encoder.layers.").
@@ -42,6 +43,8 @@ class Stack {
     Norm norm1, norm2;
     Linear q, k, v, o;
     Mlp mlp;
+    Norm q_norm, k_norm;    // undefined: none
+    Tensor scale1, scale2;  // undefined: 1
   };
   Extent heads_;
   std::vector<Layer> layers_;

@@ -8,14 +8,18 @@
 namespace weft::vision {
 namespace {
 
-bool is_vit(const TowerConfig& c) { return c.kind == TowerKind::vit; }
+/// Whether it has the names of ViT.
+bool is_vit(const TowerConfig& c) { return c.kind == TowerKind::vit || c.kind == TowerKind::internvl; }
+
+const LayerNames& names_of(TowerKind kind) {
+  return kind == TowerKind::vit ? kVitLayer : kind == TowerKind::internvl ? kInternVitLayer : kClipLayer;
+}
 
 }  // namespace
 
 Tower::Tower(const TowerConfig& c, ModelWeights& weights, const std::string& prefix, bool has_head, bool has_last_norm)
     : config_(c),
-      stack_(c.stack, weights, prefix + (is_vit(c) ? "encoder.layer." : "encoder.layers."),
-             is_vit(c) ? kVitLayer : kClipLayer) {
+      stack_(c.stack, weights, prefix + (is_vit(c) ? "encoder.layer." : "encoder.layers."), names_of(c.kind)) {
   const Extent hidden = c.stack.hidden, p = c.patch_size, places = c.grid() * c.grid() + (c.has_class_token() ? 1 : 0);
   const std::string in = prefix + "embeddings.";
   const std::string patch = in + (is_vit(c) ? "patch_embeddings.projection" : "patch_embedding");
@@ -29,7 +33,7 @@ Tower::Tower(const TowerConfig& c, ModelWeights& weights, const std::string& pre
     positions_ = weights.dense(in + "position_embedding.weight", {places, hidden});
   }
   if (c.kind == TowerKind::clip) first_norm_ = norm_of(weights, prefix + "pre_layrnorm", hidden, c.stack.norm_eps);
-  if (has_last_norm && (c.kind != TowerKind::clip || has_head))
+  if (has_last_norm && c.has_last_norm && (c.kind != TowerKind::clip || has_head))
     last_norm_ = norm_of(weights, prefix + (is_vit(c) ? "layernorm" : "post_layernorm"), hidden, c.stack.norm_eps);
   if (c.kind == TowerKind::siglip && has_head) head_ = query_head(weights, prefix + "head.");
 }

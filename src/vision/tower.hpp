@@ -22,8 +22,11 @@ class Tower {
   Extent tokens() const;
   /// pixels f32 [N, 3, side, side] of N images, normalised -> the states [N T, hidden] after `layers` layers, without a last norm.
   Tensor states(const Tensor& pixels, Extent layers) const;
-  /// The states after all layers and the last norm [N T, hidden]. Not for CLIP, which has none for patches.
-  Tensor last_states(const Tensor& pixels) const { return last_norm_(states(pixels, stack_.layers())); }
+  /// The states after all layers and the last norm, if there is one, [N T, hidden]. Not for CLIP, which has none for patches.
+  Tensor last_states(const Tensor& pixels) const {
+    const Tensor x = states(pixels, stack_.layers());
+    return last_norm_.weight.defined() ? last_norm_(x) : x;
+  }
   /// The embeddings of whole images before their projection, [N, hidden].
   Tensor pooled(const Tensor& pixels) const;
 

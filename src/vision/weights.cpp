@@ -72,9 +72,11 @@ Linear linear_of(ModelWeights& weights, const std::string& name, Extent rows, Ex
   return {weights.matrix(name + ".weight", {rows, columns}), bias ? weights.dense(name + ".bias", {rows}) : Tensor()};
 }
 
-Tensor Norm::operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
-Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps) {
-  return {weights.dense(name + ".weight", {width}), weights.dense(name + ".bias", {width}), eps};
+Tensor Norm::operator()(const Tensor& x) const {
+  return bias.defined() ? layer_norm(x, weight, bias, eps) : rms_norm(x, weight, eps);
+}
+Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps, bool is_rms) {
+  return {weights.dense(name + ".weight", {width}), is_rms ? Tensor() : weights.dense(name + ".bias", {width}), eps};
 }
 
 }  // namespace weft::vision

@@ -50,11 +50,12 @@ struct Linear {
 /// "NAME.weight" [rows, columns] and, unless `bias` is false, "NAME.bias" [rows].
 Linear linear_of(ModelWeights& weights, const std::string& name, Extent rows, Extent columns, bool bias = true);
 
+/// A layer norm; without a bias, an RMS norm.
 struct Norm {
   Tensor weight, bias;
   double eps = 1e-5;
   Tensor operator()(const Tensor& x) const;
 };
-Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps);
+Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps, bool is_rms = false);
 
 }  // namespace weft::vision

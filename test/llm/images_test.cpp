@@ -60,7 +60,7 @@ Model loaded(const VisionCase& c, const test::TemporaryFolder& folder, LoadOptio
 
 TEST(LlmImages, LogitsAndGreedyTextsAreThoseOfTransformers) {
   const std::vector<VisionCase> all = test::vision_cases(WEFT_TEST_IMAGES);
-  ASSERT_GE(all.size(), 13u);
+  ASSERT_GE(all.size(), 18u);
   for (const VisionCase& c : all) {
     const test::TemporaryFolder folder;
     const Model model = loaded(c, folder);
@@ -96,7 +96,8 @@ TEST(LlmImages, LogitsAndGreedyTextsAreThoseOfTransformers) {
 }
 
 TEST(LlmImages, ManyPromptsRunSideBySide) {
-  for (const char* name : {"llava", "idefics3", "qwen2-5-vl", "qwen3-vl", "gemma3-images", "mistral3"}) {
+  for (const char* name :
+       {"llava", "llava-next", "internvl", "idefics3", "qwen2-5-vl", "qwen3-vl", "gemma3-images", "mistral3"}) {
     const VisionCase c = image_case(name);
     const test::TemporaryFolder folder;
     const Model model = loaded(c, folder, {.sequences = 3});
@@ -146,7 +147,7 @@ TEST(LlmImages, TheCacheKnowsWhichImageItHolds) {
 
 TEST(LlmImages, ADeviceSeesWhatTheCpuSees) {
   if (default_device().kind == Device::Kind::cpu) GTEST_SKIP() << "WEFT_DEVICE names no other device";
-  for (const char* name : {"qwen2-5-vl", "gemma3-images"}) {
+  for (const char* name : {"qwen2-5-vl", "gemma3-images", "llava-next", "internvl-rms"}) {
     SCOPED_TRACE(name);
     const VisionCase c = image_case(name);
     const test::TemporaryFolder folder;
@@ -166,7 +167,7 @@ TEST(LlmImages, ADeviceSeesWhatTheCpuSees) {
 
 TEST(LlmImages, AConversationGoesOnBehindItsImages) {
   // Places behind images of several sizes, kept rows of images that see themselves whole, and an image in place of another.
-  for (const char* name : {"qwen2-5-vl", "qwen3-vl", "gemma3-crops", "pixtral"}) {
+  for (const char* name : {"qwen2-5-vl", "qwen3-vl", "gemma3-crops", "pixtral", "llava-next"}) {
     SCOPED_TRACE(name);
     const VisionCase c = image_case(name);
     const test::TemporaryFolder folder;
@@ -237,6 +238,38 @@ TEST(LlmImages, ImagesKeepTheirProportions) {
   const Tensor ready = tensor<float>(processor.normalized(tile), {3, tile.height, tile.width});
   EXPECT_EQ(model.describe_image(ready, "What?", greedy(6)).result().text,
             model.describe_image(image, "What?", greedy(6)).result().text);
+}
+
+TEST(LlmImages, ImagesAreCutIntoAsManyPartsAsByTransformers) {
+  for (const char* name : {"llava-next", "llava-next-siglip", "internvl", "internvl-whole"}) {
+    const VisionCase c = image_case(name);
+    const test::TemporaryFolder folder;
+    const Model model = loaded(c, folder);
+    for (const Json& size : c.json["sizes"]) {
+      SCOPED_TRACE(c.name + " " + size.dump());
+      const Tensor image = zeros({size[0].get<Extent>(), size[1].get<Extent>(), 3}, DType::u8);
+      const Prompt prompt = model.chat_prompt({{.role = "user", .parts = {image}}});
+      EXPECT_EQ(std::count_if(prompt.tokens().begin(), prompt.tokens().end(), detail::is_image_row),
+                size[2].get<Extent>());
+    }
+  }
+  // No size of LLaVA-NeXT leaves a pixel of such a strip.
+  const test::TemporaryFolder folder;
+  const Model model = loaded(image_case("llava-next"), folder);
+  const std::string text = refusal_of([&] { (void)model.describe_image(zeros({1, 200, 3}, DType::u8), "x"); });
+  EXPECT_NE(text.find("an image of 1 x 200 pixels is too narrow a strip"), std::string::npos) << text;
+}
+
+TEST(LlmImages, PartsThatLookTheSameMayBeOfImagesThatDiffer) {
+  // Both are black in all parts, and one has more lines.
+  const VisionCase c = image_case("llava-next");
+  const test::TemporaryFolder folder;
+  const Model model = loaded(c, folder), other = load(folder.path());
+  const auto asked = [](const Model& m, Extent height) {
+    return ids_of(m.describe_image(zeros({height, 84, 3}, DType::u8), "What?", greedy(6)).result());
+  };
+  (void)asked(model, 28);
+  EXPECT_EQ(asked(model, 14), asked(other, 14));
 }
 
 TEST(LlmImages, AFolderWithoutSettingsOfImagesReadsTexts) {
@@ -403,6 +436,34 @@ TEST(LlmImages, FilesThatDoNotFitAreRefused) {
   refused("qwen3-vl", of_tower("deepstack_visual_indexes", {2, 0}), "is not a growing list");
   refused("gemma3-images", config("mm_tokens_per_image", 9),
           "is 9, not the square of a number that divides the 4 patches");
+  const auto of_processor = [](const char* key, const Json& value) {
+    return [=](Json& json) { json["processor"][key] = value; };
+  };
+  refused("llava-next", config("image_grid_pinpoints", {{28, 56}}),
+          "image_grid_pinpoints is [[28,56]], and the settings of images have [[28,56],[56,28]");
+  refused("llava-next", of_processor("image_grid_pinpoints", {{28, 50}}),
+          "has a size that is not [height, width] in multiples of 28 up to 448");
+  refused("llava-next", of_processor("image_grid_pinpoints", 3),
+          "image_grid_pinpoints is not a list of 1 to 1000 sizes");
+  refused("llava-next", of_processor("size", {{"shortest_edge", 56}}), "crop_size is 28, and size is 56");
+  refused("llava-next", config("vision_feature_select_strategy", "full"),
+          "the class token has no place in lines of rows");
+  refused(
+      "llava-next", [](Json& json) { json["tensors"].erase("image_newline"); }, "missing: image_newline [32]");
+  refused(
+      "llava-next",
+      [](Json& json) {
+        json["processor"] = Json{{"image_processor_type", "CLIPImageProcessor"}};
+      },
+      "do not make squares as the model reads them");
+  refused("internvl", of_processor("max_patches", 0),
+          "max_patches is 0, and min_patches is 1; give numbers from 1 to 256");
+  refused("internvl", of_processor("size", {{"height", 28}, {"width", 14}}), "size has sides that differ");
+  refused("internvl", config("downsample_ratio", 0.3),
+          "downsample_ratio is 0.3, not 1 through a number that divides the 4");
+  refused("internvl", config("vision_feature_layer", -2), "vision_feature_layer is -2; Weft's InternVL takes the last");
+  refused("internvl", of_tower("norm_type", "batch_norm"), "known are layer_norm and rms_norm");
+  refused("internvl", of_tower("image_size", {28, 14}), "image_size is [28,14], not two sides that are the same");
   refused("mistral3", config("vision_feature_layer", {-1, 1}), "is not one layer, which Weft's Pixtral needs");
   refused(
       "qwen2-vl",

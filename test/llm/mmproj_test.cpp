@@ -396,6 +396,8 @@ TEST(Mmproj, WhatAFileCannotExpressIsLeftBehind) {
     return all;
   };
   const auto same = [](Json&) {};
+  expect_in(note_of("llava-next", same), "cannot express models of the type llava_next, as Weft writes it");
+  expect_in(note_of("internvl", same), "cannot express models of the type internvl, as Weft writes it");
   expect_in(note_of("llava-layers", same), "an mmproj file cannot express vision_feature_layer in an order");
   expect_in(note_of("llava", [](Json& j) { j["config"]["vision_feature_select_strategy"] = "full"; }),
             "cannot express vision_feature_select_strategy \"full\"");

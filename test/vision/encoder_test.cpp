@@ -177,9 +177,9 @@ TEST(VisionPreprocess, WhatIsNotKnownIsRefused) {
     if (!json.contains("image_processor_type")) json["image_processor_type"] = "CLIPImageProcessor";
     return message_of([&] { (void)ImageProcessor::from_json(json, "it"); });
   };
-  EXPECT_NE(
-      refused({{"image_processor_type", "LlavaNextImageProcessor"}}).find("\"LlavaNextImageProcessor\"; Weft has"),
-      std::string::npos);
+  EXPECT_NE(refused({{"image_processor_type", "LlavaOnevisionImageProcessor"}})
+                .find("\"LlavaOnevisionImageProcessor\"; Weft has"),
+            std::string::npos);
   EXPECT_EQ(refused({{"resample", 5}}),
             "it: resample is 5; known are 0 (nearest), 1 (lanczos), 2 (bilinear) and 3 (bicubic)");
   EXPECT_EQ(refused({{"size", {{"shortest_edge", 100000}}}}), "it: size.shortest_edge is 100000, not from 1 to 4096");

@@ -18,7 +18,9 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import Gemma3ImageProcessorPil, PixtralImageProcessorPil, Qwen2VLImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
@@ -184,6 +186,13 @@ def talking_case(model, processor, chats=CHATS, template=CHAT, kinds_of_tokens=N
             "tensors": tensors, "images": [image_json(i) for i in images], "chats": out}
 
 
+def with_sizes(case, processor, around):
+    """The case with the rows of images of many sizes: [height, width, rows]."""
+    sizes = [(h, w) for h in (9, 28, 31, 45, 56, 61, 100, 333) for w in (9, 28, 31, 45, 56, 61, 100, 333)]
+    rows = processor._get_num_multimodal_tokens(image_sizes=sizes)["num_image_tokens"]
+    return {**case, "sizes": [[*size, count - around] for size, count in zip(sizes, rows)]}
+
+
 def fast_tokenizer(special=SPECIAL, **tokens):
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=bytes_tokenizer(special), eos_token=special[0])
     for name, token in tokens.items():
@@ -200,6 +209,40 @@ def llava(processor=None, **changes):
         fast_tokenizer(), patch_size=7, vision_feature_select_strategy=config.vision_feature_select_strategy,
         num_additional_image_tokens=1)
     return talking_case(transformers.LlavaForConditionalGeneration(config), processor)
+
+
+def llava_next(tower, text, **changes):
+    kinds = {"clip": transformers.CLIPVisionConfig, "siglip": transformers.SiglipVisionConfig}
+    language = {**LANGUAGE, "model_type": text, **({"sliding_window": None, "head_dim": 8} if text == "mistral" else {})}
+    if tower == "siglip":
+        changes["vision_feature_select_strategy"] = "full"
+    sizes = [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]]
+    config = transformers.LlavaNextConfig(vision_config=kinds[tower](**VISION), text_config=language, image_token_index=257,
+                                          image_grid_pinpoints=sizes, **changes)
+    processor = transformers.LlavaNextProcessor(
+        LlavaNextImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, image_grid_pinpoints=sizes),
+        fast_tokenizer(image_token="<image>"), patch_size=7, vision_feature_select_strategy=config.vision_feature_select_strategy,
+        num_additional_image_tokens=1 if tower == "clip" else 0)
+    return with_sizes(talking_case(transformers.LlavaNextForConditionalGeneration(config), processor), processor, 0)
+
+
+INTERN_SPECIAL = ["<|end|>", "<IMG_CONTEXT>", "<img>", "</img>", "<video>", "<end_of_utterance>"]
+INTERN_CHAT = CHAT.replace("<image>", "<IMG_CONTEXT>\n")
+
+
+def internvl(text, parts=6, tied=False, **vision):
+    language = {**LANGUAGE, "vocab_size": 256 + len(INTERN_SPECIAL), "model_type": text, "tie_word_embeddings": tied}
+    config = transformers.InternVLConfig(vision_config={**VISION, "model_type": "internvl_vision", **vision}, text_config=language,
+                                         image_token_id=257, tie_word_embeddings=tied)
+    ids = dict(start_image_token_id=258, end_image_token_id=259, context_image_token_id=257)
+    tokenizer = fast_tokenizer(INTERN_SPECIAL, start_image_token="<img>", end_image_token="</img>", context_image_token="<IMG_CONTEXT>",
+                               video_token="<video>", **ids)
+    processor = transformers.InternVLProcessor(
+        GotOcr2ImageProcessorPil(size={"height": 28, "width": 28}, max_patches=parts, image_mean=[0.485, 0.456, 0.406],
+                                 image_std=[0.229, 0.224, 0.225]),
+        tokenizer, transformers.InternVLVideoProcessor(), image_seq_length=4, chat_template=INTERN_CHAT)
+    case = talking_case(transformers.InternVLForConditionalGeneration(config), processor, template=INTERN_CHAT)
+    return with_sizes(case, processor, 2)
 
 
 def idefics3(kind, image_processor, processor, size=28, split=True):
@@ -294,6 +337,12 @@ CASES = {
         "llava-layers": lambda: llava(vision_feature_layer=[-2, 1], vision_feature_select_strategy="full",
                                       multimodal_projector_bias=False, projector_hidden_act="gelu"),
         "idefics3": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor),
+        "llava-next": lambda: llava_next("clip", "mistral"),
+        "llava-next-siglip": lambda: llava_next("siglip", "llama", vision_feature_layer=[-1, -2]),
+        "internvl": lambda: internvl("qwen2", tied=True),
+        # As the large ones: other norms, also of queries and keys; and one part an image.
+        "internvl-rms": lambda: internvl("llama", norm_type="rms_norm", use_qk_norm=True, attention_bias=True, use_mean_pooling=False),
+        "internvl-whole": lambda: internvl("qwen3", parts=1),
         # Tiles of another size than the positions were trained for.
         "idefics3-spread": lambda: idefics3("Idefics3", Idefics3ImageProcessorPil, transformers.Idefics3Processor, size=42),
         "qwen2-vl": lambda: qwen("Qwen2VL", dict(embed_dim=32, hidden_size=32, mlp_ratio=2), [1, 1, 2]),
