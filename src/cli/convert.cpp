@@ -27,6 +27,7 @@ struct ConvertRequest {
   std::string type;
   std::vector<std::string> adapters;
   bool no_metadata = false, no_tokenizer = false;
+  std::string mmproj;
 };
 
 /// A name without an ending, or with a '/' at its end, is that of a folder.
@@ -40,6 +41,7 @@ int convert_between_kinds(const ConvertRequest& request, const io::TensorSource&
   Console console(stderr);
   const InterruptScope interrupt;
   options.with_tokenizer = !request.no_tokenizer;
+  options.mmproj = request.mmproj;
   options.progress = [&](std::string_view tensor, std::uint64_t done, std::uint64_t total) {
     if (interrupt.signal() != 0) throw Interrupted{};  // removes the unfinished file
     console.status(fmt::format("{:3.0f} %  {}", 100.0 * static_cast<double>(done) / static_cast<double>(total),
@@ -69,6 +71,8 @@ int convert(ConvertRequest request) {
   request.in = model_path(request.in);
   const io::TensorSource model =
       llm::with_adapters(io::with_quantised_layers(metatensor::open_source(request.in)), adapters_of(request.adapters));
+  if (!request.mmproj.empty() && !(model.gguf() && names_folder(request.out)))
+    throw UsageError("--mmproj is for the way from a GGUF file to a folder; leave it out here");
   const bool described = model.kind() == io::SourceKind::folder && fs::exists(request.in / "config.json");
   if ((model.gguf() && names_folder(request.out)) ||
       (described && (request.out.extension() == ".gguf" || names_folder(request.out))))
@@ -112,6 +116,10 @@ void set_up_convert(CLI::App& app, Action& action) {
       ->required();
   app.add_option("--type", r.type, "F32, F16 or BF16, for all tensors of floating point");
   add_adapter_option(app, r.adapters);
+  app.add_option(
+      "--mmproj", r.mmproj,
+      "from a GGUF file to a folder: the file with the part of the model that sees; without it, one beside the model "
+      "whose name has mmproj in it, if it fits; none: the language model alone");
   app.add_flag("--no-tokenizer", r.no_tokenizer, "between a GGUF file and a folder: leave the tokenizer behind");
   app.add_flag("--no-metadata", r.no_metadata, "leave metadata behind");
   app.callback([&action, request] { action = [request] { return convert(*request); }; });

@@ -294,7 +294,9 @@ Json config_to_json(const ModelGraph& graph) {
   if (c.architecture == "cohere2" || c.architecture == "exaone4") json["layer_types"] = kinds;
   if (later_gemma) {
     const double scale = node_of(graph, 0, "attn")->real("scale");
-    json["query_pre_attn_scalar"] = std::round(1 / (scale * scale) * 1e6) / 1e6;
+    // transformers wants a whole number where there is one.
+    const double scalar = std::round(1 / (scale * scale) * 1e6) / 1e6;
+    json["query_pre_attn_scalar"] = scalar == std::floor(scalar) ? Json(std::llround(scalar)) : Json(scalar);
     json["layer_types"] = kinds;
     json["attn_logit_softcapping"] = c.attention_soft_cap > 0 ? Json(tidy(c.attention_soft_cap)) : Json();
     json["final_logit_softcapping"] = c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -21,6 +22,7 @@
 #include "llm/config_write.hpp"
 #include "llm/convert_moves.hpp"
 #include "llm/convert_vocabulary.hpp"
+#include "llm/mmproj_folder.hpp"
 #include "llm/mmproj_write.hpp"
 #include "llm/model_folder.hpp"
 #include "llm/read_config.hpp"
@@ -209,6 +211,21 @@ void check_folder(const fs::path& folder, const ConvertOptions& options, const T
                     folder.string(), listed(rest.weights)));
 }
 
+/// Of a model in a GGUF file whose mmproj file is named or found. `json` is the config.json of its language model.
+std::unique_ptr<detail::SeeingFolder> part_that_sees(const Conversion& c, const Json& json,
+                                                     std::vector<std::string>& notes) {
+  const io::GgufMetadata& metadata = c.source.gguf()->metadata();
+  const auto file = detail::mmproj_of_model(c.source, c.config, c.options.mmproj, notes);
+  if (!file) return {};
+  if (const std::string token = file->missing_token(metadata); !token.empty()) {
+    notes.push_back(fmt::format(
+        "the part of the model that sees is left behind: its vocabulary has no token {}, which folders need",
+        quote(token)));
+    return {};
+  }
+  return std::make_unique<detail::SeeingFolder>(*file, c.config, metadata, json, c.options);
+}
+
 }  // namespace
 
 ModelGraph graph_of_other_kind(const ModelGraph& graph) {
@@ -230,10 +247,16 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   TokenizerFiles tokenizer;
   if (options.with_tokenizer) tokenizer = tokenizer_files_of(*source.gguf(), c.config, json);
   check_folder(folder, options, tokenizer, result.notes);
+  const std::unique_ptr<detail::SeeingFolder> seeing = part_that_sees(c, json, result.notes);
+  if (seeing) json = seeing->config();
 
   std::vector<io::TensorInfo> infos;
   for (const Output& output : c.outputs)
-    infos.push_back({output.name, std::string(file_name_of(output.type)), output.shape});
+    infos.push_back({seeing ? seeing->name_of_text(output.name) : output.name, std::string(file_name_of(output.type)),
+                     output.shape});
+  if (seeing)
+    for (const auto& part : seeing->parts())
+      infos.push_back({part.name, std::string(file_name_of(part.type)), part.from->shape});
   const BlockType type = c.moves.front().type;  // of the embedding
   const char* dtype = type == BlockType::f16 ? "float16" : type == BlockType::bf16 ? "bfloat16" : "float32";
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
@@ -253,8 +276,13 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
                                 folder.string(), error.message()));
   io::SafetensorsMetadata metadata = about_model(source.gguf()->metadata());
   metadata["format"] = "pt";
-  io::write_safetensors(folder / "model.safetensors", infos, metadata,
-                        [&](std::size_t i, const auto& put) { c.put(c.outputs[i], put); });
+  io::write_safetensors(folder / "model.safetensors", infos, metadata, [&](std::size_t i, const auto& put) {
+    if (i < c.outputs.size())
+      c.put(c.outputs[i], put);
+    else
+      seeing->put(seeing->parts()[i - c.outputs.size()], put);
+  });
+  if (seeing) write_file_atomically(folder / "preprocessor_config.json", seeing->processor().dump(2) + "\n");
   for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);
   write_file_atomically(folder / "config.json", json.dump(2) + "\n");
   result.tensors = infos.size();

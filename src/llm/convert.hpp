@@ -19,6 +19,8 @@ struct ConvertOptions {
   /// become F32.
   std::optional<BlockType> type;
   bool with_tokenizer = true;
+  /// From a GGUF file to a folder: the file with the part of the model that sees, as `LoadOptions::mmproj`.
+  std::filesystem::path mmproj = {};
   std::function<void(std::string_view tensor, std::uint64_t done, std::uint64_t total)> progress;
 };
 
@@ -28,7 +30,8 @@ struct Converted {
 };
 
 /// Writes a folder with config.json, model.safetensors, tokenizer.json and their settings; files of these names are
-/// replaced. `source` is a GGUF file.
+/// replaced. `source` is a GGUF file. With an mmproj file the folder is that of the whole model; notes say which file it was, or
+/// why the part that sees is left behind.
 /// Errors: FileError as `llm::load`, and for a model or a tokenizer that the other kind of file cannot express, with what
 /// would differ; for a folder with other files that would be taken for parts of the model, which is left as it is;
 /// UsageError for any other `type`.

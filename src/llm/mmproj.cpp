@@ -200,8 +200,10 @@ Json Mmproj::vision_config() const {
       if (kind == MmprojKind::qwen2) {
         // The product with the width must not be rounded below the number.
         const double ratio = static_cast<double>(intermediate) / static_cast<double>(hidden);
-        json.update(
-            {{"embed_dim", hidden}, {"mlp_ratio", std::nextafter(ratio, 2 * ratio)}, {"hidden_size", rows_width()}});
+        json.update({{"embed_dim", hidden},
+                     {"mlp_ratio", intermediate % hidden == 0 ? Json(intermediate / hidden)
+                                                              : Json(std::nextafter(ratio, 2 * ratio))},
+                     {"hidden_size", rows_width()}});
       } else {
         json.update({{"hidden_size", hidden}, {"intermediate_size", intermediate}, {"out_hidden_size", rows_width()}});
       }

@@ -38,7 +38,9 @@ class Mmproj {
   ImageFiles files(const ModelConfig& model, const text::Tokenizer& tokenizer) const;
   /// The object vision_config of its config.json, and its preprocessor_config.json.
   Json vision_config() const;
+  Json processor_config() const;
   vision::ImageProcessor processor() const;
+  MmprojKind kind() const { return layout_->kind; }
   /// Pixtral and Mistral 3: patches on a side of the square that becomes a row.
   Extent merge() const { return number("spatial_merge_size", 16, 1); }
 
@@ -47,7 +49,6 @@ class Mmproj {
   Extent rows_width() const;
   std::vector<Extent> taken_layers() const;
   Json config(const ModelConfig& model, const text::Tokenizer& tokenizer) const;
-  Json processor_config() const;
   io::TensorSource tensors() const;
   bool has_swapped_mlp() const;
   const io::SourceTensor* find(std::string_view name) const { return source_.find(name); }

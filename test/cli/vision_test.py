@@ -99,6 +99,17 @@ class VisionTest(unittest.TestCase):
         done = weft("describe", self.folder / f"{name}.gguf", self.images[0], "What is this?", "--mmproj", small, *NEW)
         self.assertEqual((done.returncode, done.stderr), (OK, ""))
         self.assertEqual(done.stdout[:1], self.said(name, "one")[:1])
+        # And back to a folder, which sees as the files do.
+        back = self.folder / "back"
+        named = ["--mmproj", self.folder / f"mmproj-{name}.gguf"]
+        done = subprocess.run([WEFT, "convert", self.folder / f"{name}.gguf", back, *named], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(json.loads((back / "config.json").read_text())["model_type"], "qwen2_5_vl")
+        done = weft("describe", back, self.images[0], "What is this?", *NEW)
+        self.assertEqual((done.returncode, done.stdout), (OK, self.said(name, "one") + "\n"), done.stderr)
+        done = subprocess.run([WEFT, "convert", back, self.folder / "more.gguf", *named], capture_output=True, text=True)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        self.assertIn("--mmproj is for the way from a GGUF file to a folder", done.stderr)
         # A command that shows no images loads no tower.
         done = weft("generate", self.folder / f"{name}.gguf", "--prompt", "Hello", "--max-tokens", "2")
         self.assertEqual((done.returncode, done.stderr), (OK, ""))

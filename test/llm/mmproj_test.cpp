@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "io/gguf.hpp"
 #include "io/tensor_source.hpp"
@@ -155,6 +156,80 @@ TEST(Mmproj, GivesTheBitsOfTheFolder) {
         EXPECT_LE(worst, std::string_view(name).starts_with("qwen") ? 0 : 3e-5);
       }
     }
+}
+
+/// The tensors of a file or a folder, by name, as they lie there.
+std::map<std::string, std::vector<std::byte>> tensors_of(const std::filesystem::path& path) {
+  const io::TensorSource source = io::TensorSource::open(path);
+  std::map<std::string, std::vector<std::byte>> all;
+  for (const io::SourceTensor& tensor : source.tensors()) all[tensor.name] = {tensor.data.begin(), tensor.data.end()};
+  return all;
+}
+
+TEST(Mmproj, GoesBackToAFolder) {
+  for (const char* name :
+       {"llava", "idefics3", "gemma3-images", "qwen2-vl", "qwen2-5-vl", "qwen3-vl", "pixtral", "mistral3"})
+    for (const char* type : {"F32", "F16"}) {
+      SCOPED_TRACE(std::string(name) + " " + type);
+      const VisionCase c = case_of(name);
+      const Files files(c, type);
+      const auto back = files.folder.path() / "back", again = files.folder.path() / "again.gguf";
+      const Converted converted = convert_to_folder(io::TensorSource::open(files.model()), back);
+      ASSERT_EQ(converted.notes.size(), 1u) << converted.notes.back();
+      expect_in(converted.notes[0], "images are read by \"mmproj-model.gguf\"");
+      // What the first folder had, but for what the model does not read; there each name may lack a part.
+      const auto first = tensors_of(files.hf());
+      const bool is_gemma = std::string_view(name).starts_with("gemma");
+      std::size_t count = 0;
+      for (const auto& [key, bytes] : tensors_of(back)) {
+        std::string other = key;
+        if (constexpr std::string_view kInner = "vision_tower.vision_model."; key.starts_with(kInner))
+          other = "vision_tower." + key.substr(kInner.size());
+        const auto found = first.find(other);
+        ASSERT_NE(found, first.end()) << key;
+        ++count;
+        // Gemma's norms have been 1 + w, and those of folders of F16 stay in f32.
+        if (bytes.size() == found->second.size() && !(is_gemma && key.find("norm") != std::string::npos)) {
+          EXPECT_EQ(bytes, found->second) << key;
+        }
+      }
+      const std::size_t unread =
+          std::string_view(name) == "llava" ? 16 + 2 : 0;  // a layer, and the norm behind the last
+      EXPECT_EQ(count + unread, first.size());
+      // The same files once more, to the bit.
+      const Converted twice = convert_to_gguf(io::TensorSource::open(back), again);
+      EXPECT_EQ(tensors_of(again), tensors_of(files.model()));
+      EXPECT_EQ(tensors_of(files.folder.path() / "mmproj-again.gguf"), tensors_of(files.mmproj()));
+      for (const std::string& note : twice.notes) EXPECT_EQ(note.find("left behind"), std::string::npos) << note;
+      // And the folder talks about images as the first one does.
+      const Model model = load(files.hf()), other = load(back);
+      EXPECT_TRUE(other.reads_images());
+      const std::vector<Tensor> images = c.images();
+      for (const Json& chat : c.json["chats"]) {
+        const std::vector<Message> messages = question_of(chat, images);
+        const Prompt wanted = model.chat_prompt(messages), prompt = other.chat_prompt(messages);
+        EXPECT_EQ(prompt.tokens(), wanted.tokens());
+        const std::vector<float> a = model.forward(wanted), b = other.forward(prompt);
+        ASSERT_EQ(a.size(), b.size());
+        for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], is_gemma ? 3e-5 : 0) << i;
+      }
+    }
+}
+
+TEST(Mmproj, AFolderOfTheLanguageModelAlone) {
+  const Files files(case_of("qwen2-5-vl"));
+  const auto alone = files.folder.path() / "alone", named = files.folder.path() / "named";
+  (void)convert_to_folder(io::TensorSource::open(files.model()), alone, {.mmproj = "none"});
+  EXPECT_EQ(read_json_file(alone / "config.json")["model_type"], "qwen2");
+  EXPECT_FALSE(std::filesystem::exists(alone / "preprocessor_config.json"));
+  const auto elsewhere = files.folder.path() / "elsewhere.gguf";
+  std::filesystem::rename(files.mmproj(), elsewhere);
+  (void)convert_to_folder(io::TensorSource::open(files.model()), named, {.mmproj = elsewhere});
+  EXPECT_EQ(read_json_file(named / "config.json")["model_type"], "qwen2_5_vl");
+  EXPECT_EQ(refusal([&] {
+              (void)convert_to_folder(io::TensorSource::open(files.model()), named, {.mmproj = files.mmproj()});
+            }).find("no error"),
+            std::string::npos);
 }
 
 TEST(Mmproj, AFileIsFoundOrNamedOrLeftOut) {
@@ -358,6 +433,12 @@ TEST(Mmproj, AVocabularyWithoutAMarkerGetsOne) {
   EXPECT_FALSE(blind.reads_images());
   expect_in(blind.describe(), "it may belong to another model of the folder");
   EXPECT_TRUE(load(files.model(), {.mmproj = files.mmproj()}).reads_images());
+  // Folders have no way to say so.
+  const Converted back = convert_to_folder(io::TensorSource::open(files.model()), files.folder.path() / "back",
+                                           {.with_tokenizer = false, .mmproj = files.mmproj()});
+  ASSERT_EQ(back.notes.size(), 1u);
+  expect_in(back.notes[0], "left behind: its vocabulary has no token \"<image>\"");
+  EXPECT_EQ(read_json_file(files.folder.path() / "back" / "config.json")["model_type"], "llama");
   // The new token is none of the model's.
   EXPECT_EQ(model.vocabulary(), before.vocabulary());
   expect_in(refusal([&] { (void)model.generate("x<image>").result(); }), "outside of the vocabulary");
