@@ -50,7 +50,8 @@ struct FitReport {
   Extent context = 0;          ///< positions of a sequence
   int sequences = 1;
   CacheType cache = CacheType::f32;
-  MemoryNeed need;  ///< of all devices together
+  MemoryNeed need;          ///< of all devices together
+  std::uint64_t tower = 0;  ///< of the weights, those of the part that sees images, which is on the first device
   /// Bytes that the model may take: `device_memory` of the options, or else the free memory of the host for the CPU. A GPU does
   /// not tell; nothing then. Of several devices the sum, if each is known; parts on the CPU share what the host has.
   std::optional<std::uint64_t> available;
@@ -68,7 +69,8 @@ struct FitReport {
 /// What `load` of the same path and options would take. The configuration and the names, types and shapes of tensors are read and
 /// checked; no weight is. Passes are compiled for the device, so the plans are those that would run. Without a `context` it is the
 /// model's own, which `load` lowers if it does not fit.
-/// Errors: as `load`, but for those of weights' values, of the tokenizer, and of memory.
+/// Of a model that sees, the weights of the tower count, those of an mmproj file too; its passes over images do not.
+/// Errors: as `load`, but for those of weights' values, of the tokenizer of a model that reads texts alone, and of memory.
 FitReport fit(const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace weft::llm

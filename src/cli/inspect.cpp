@@ -284,6 +284,7 @@ int print_fit(const InspectRequest& request) {
                    {"sequences", report.sequences},
                    {"cache_type", request.cache},
                    {"weights", report.need.weights},
+                   {"tower", report.tower},
                    {"cache", report.need.cache},
                    {"states", report.need.states},
                    {"passes", report.need.passes},

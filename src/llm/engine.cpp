@@ -15,6 +15,7 @@
 #include "llm/divide.hpp"
 #include "llm/placement.hpp"
 #include "llm/read_config.hpp"
+#include "text/load_tokenizer.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm::detail {
@@ -166,8 +167,17 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
 
 Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Planned) {
   const TensorNames names(source);
-  read_graph(names, options, false);
+  read_graph(names, options, true);
   make_stages(names, options);
+  if (config().reads_images) {
+    const text::Tokenizer tokenizer =
+        mmproj_ ? text::tokenizer_of_gguf(source.gguf()->metadata(), mmproj_->missing_token(source.gguf()->metadata()))
+                : text::load_tokenizer(source.path());
+    const ImageFiles files =
+        mmproj_ ? mmproj_->files(config(), tokenizer) : image_files_of_folder(source.path(), source);
+    image_reader_ = make_image_reader({files, tokenizer, config().hidden, device(), true});
+    mmproj_.reset();
+  }
   for (const auto& stage : stages_) {
     stage->plan_weights(names);
     stage->load_adapters(changes_);

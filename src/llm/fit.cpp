@@ -126,6 +126,7 @@ FitReport fit(const std::filesystem::path& path, const LoadOptions& options) {
   detail::Engine engine(source, options, detail::Engine::Planned());
   FitReport report{
       .device = engine.device(), .context = engine.context(), .sequences = engine.slots(), .cache = options.cache};
+  if (engine.image_reader()) report.tower = engine.image_reader()->bytes();
   const auto is_on_host = [](const auto& stage) { return stage->device().kind == Device::Kind::cpu; };
   const auto on_host =
       static_cast<std::uint64_t>(std::count_if(engine.stages().begin(), engine.stages().end(), is_on_host));
@@ -165,7 +166,8 @@ std::string FitReport::to_string() const {
     text += fmt::format("  {:<12} {:>12.1f} MB{}{}\n", name, static_cast<double>(bytes) / 1e6, note.empty() ? "" : "  ",
                         note);
   };
-  row("weights", need.weights, "");
+  row("weights", need.weights,
+      tower > 0 ? fmt::format("{:.1f} MB of them see images", static_cast<double>(tower) / 1e6) : "");
   if (need.cache > 0)
     row("cache", need.cache,
         fmt::format("{} position{} of {} sequence{}, {}", context, context == 1 ? "" : "s", sequences,

@@ -63,12 +63,14 @@ class ImageReader {
   std::uint64_t bytes_ = 0;
 };
 
-/// What a reader is made of. `hidden`: width of the language model.
+/// What a reader is made of. `hidden`: width of the language model. A reader that `is_planned` has no weights: it knows their bytes,
+/// and sees nothing.
 struct ImageReaderInput {
   const ImageFiles& files;
   const text::Tokenizer& tokenizer;
   Extent hidden = 0;
   Device device;
+  bool is_planned = false;
 };
 /// FileError for files that do not fit each other, the tokenizer or the width.
 std::unique_ptr<ImageReader> make_image_reader(const ImageReaderInput& input);

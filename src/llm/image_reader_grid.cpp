@@ -83,7 +83,7 @@ GridReader::GridReader(const ImageReaderInput& input) : processor_(input.files.p
   const ConfigKeys keys(input.files.config, source);
   const GridKind kind = kind_of(keys.text({"model_type"}));
   is_pixtral_ = kind == GridKind::pixtral;
-  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown);
+  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown, input.is_planned);
   if (is_pixtral_)
     read_pixtral(keys, weights, input.hidden);
   else

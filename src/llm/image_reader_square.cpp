@@ -85,7 +85,7 @@ SquareReader::SquareReader(const ImageReaderInput& input) : processor_(input.fil
           : type == "internvl"   ? Kind::internvl
           : type == "gemma3"     ? Kind::gemma3
                                  : Kind::idefics3;
-  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown);
+  vision::ModelWeights weights(input.files.tensors, device_, input.files.shown, input.is_planned);
   if (is_llava())
     read_llava(keys, weights, input.hidden);
   else if (kind_ == Kind::internvl)

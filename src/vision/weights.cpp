@@ -35,6 +35,10 @@ const io::SourceTensor* ModelWeights::checked(const std::string& name, const Sha
 Tensor ModelWeights::dense(const std::string& name, const Shape& shape) {
   const io::SourceTensor* found = checked(name, shape);
   if (!found) return {};
+  if (is_planned_) {
+    bytes_ += static_cast<std::size_t>(shape.numel()) * sizeof(float);
+    return {};
+  }
   const io::LoadedTensor whole = io::TensorSource::loaded(*found);
   source_.require_finite(whole.tensor);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
@@ -48,7 +52,12 @@ Tensor ModelWeights::matrix(const std::string& name, const Shape& shape) {
   if (!found) return {};
   const Shape flat = matrix_shape(shape);
   if (*found->type == BlockType::f32 || !can_pack(*found->type, device_) || !rows_divide(*found->type, flat[1]))
-    return reshape(dense(name, shape), flat).eval();
+    return is_planned_ ? dense(name, shape) : reshape(dense(name, shape), flat).eval();
+  if (is_planned_) {
+    const Tensor packed = matrix_without_values(*found->type, flat, device_);
+    bytes_ += packed_size(packed);
+    return packed;
+  }
   const io::LoadedTensor whole = io::TensorSource::loaded(*found);
   source_.require_finite(whole.tensor);
   const Tensor packed = pack_matrix(*found->type, whole.tensor.data, flat, device_);

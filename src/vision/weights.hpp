@@ -14,10 +14,11 @@ namespace weft::vision {
 /// Checks each tensor against the shape that the configuration asks for, before memory is allocated for it.
 class ModelWeights {
  public:
-  /// `shown` gives the name of a tensor in messages, where the files call it otherwise.
+  /// `shown` gives the name of a tensor in messages, where the files call it otherwise. With `is_planned` names, shapes and types are
+  /// checked and bytes are counted, but no values are read: dense tensors are undefined, and matrices may have no memory.
   ModelWeights(const io::TensorSource& source, Device device,
-               std::function<std::string(const std::string& name)> shown = {})
-      : source_(source), device_(device), shown_(std::move(shown)) {}
+               std::function<std::string(const std::string& name)> shown = {}, bool is_planned = false)
+      : source_(source), device_(device), shown_(std::move(shown)), is_planned_(is_planned) {}
 
   bool has(std::string_view name) const { return source_.find(name) != nullptr; }
   /// As f32; undefined after a problem, which `require_all` reports.
@@ -37,6 +38,7 @@ class ModelWeights {
   const io::TensorSource& source_;
   Device device_;
   std::function<std::string(const std::string&)> shown_;
+  bool is_planned_;
   std::string problems_;
   int problem_count_ = 0;
   std::uint64_t bytes_ = 0;

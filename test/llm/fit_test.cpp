@@ -5,8 +5,10 @@
 
 #include "base/message_of.hpp"
 #include "io/gguf.hpp"
+#include "llm/convert.hpp"
 #include "llm/engine.hpp"
 #include "llm/transformers_cases.hpp"
+#include "vision/vision_cases.hpp"
 #include "weft/error.hpp"
 #include "weft/memory_limit.hpp"
 
@@ -55,6 +57,33 @@ TEST(Fit, BytesAreThoseThatAreAllocated) {
       engine.last_logits(batch);
       EXPECT_EQ(engine.scratch_bytes() + 2 * 48 * sizeof(float), report.need.passes);
     }
+}
+
+TEST(Fit, TheTowerOfAModelThatSeesCounts) {
+  for (const char* name :
+       {"llava", "llava-next", "internvl-rms", "idefics3", "gemma3-images", "qwen2-5-vl", "qwen3-vl", "mistral3"})
+    for (const char* type : {"F32", "F16"}) {
+      SCOPED_TRACE(std::string(name) + " " + type);
+      const TemporaryFolder folder;
+      test::VisionCase{name, read_json_file(std::filesystem::path(WEFT_TEST_IMAGES) / (std::string(name) + ".json"))}
+          .put_into(folder, {}, type);
+      const std::uint64_t before = device_memory_used(kCpu);
+      const FitReport report = fit(folder.path(), {.context = 64});
+      EXPECT_LE(device_memory_used(kCpu), before);
+      const detail::Engine engine(folder.path(), {.context = 64});
+      EXPECT_EQ(report.tower, engine.image_reader()->bytes());
+      EXPECT_GT(report.tower, 4096u);
+      EXPECT_EQ(report.need.weights, engine.weight_bytes());
+      EXPECT_NE(report.to_string().find("of them see images"), std::string::npos);
+    }
+  // And of a file beside the model, unless it is left out.
+  const TemporaryFolder folder;
+  test::VisionCase{"mistral3", read_json_file(std::filesystem::path(WEFT_TEST_IMAGES) / "mistral3.json")}.put_into(
+      folder);
+  const auto model = folder / "model.gguf";
+  (void)convert_to_gguf(io::TensorSource::open(folder.path()), model);
+  EXPECT_EQ(fit(model, {.context = 64}).tower, fit(folder.path(), {.context = 64}).tower);
+  EXPECT_EQ(fit(model, {.context = 64, .mmproj = "none"}).tower, 0u);
 }
 
 TEST(Fit, NothingIsAllocatedForTheReport) {
