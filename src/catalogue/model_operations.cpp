@@ -1,6 +1,8 @@
 // Language models as operations. A loaded model is a resource, model:NAME. One call at a time uses a model; others wait.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "catalogue/engine_errors.hpp"
 #include "catalogue/families.hpp"
 #include "catalogue/media_values.hpp"
@@ -20,7 +22,29 @@ constexpr const char* kSamplingProperties = R"(
   "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "default": 0.95},
   "min_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.05},
   "seed": {"type": "integer", "minimum": 0},
-  "stop": {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16})";
+  "stop": {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16},
+  "grammar": {"type": "string", "minLength": 1, "maxLength": 1000000, "description": "GBNF: what the text must be"},
+  "schema": {"type": ["object", "boolean"], "description": "a JSON Schema: the text must be JSON that it accepts"},
+  "grammar_after": {"type": "string", "minLength": 1, "maxLength": 1000,
+    "description": "the text behind this must be that; anything may come before. A chat that begins with reasoning sets </think> itself"},
+  "grammar_is_optional": {"type": "boolean", "default": false, "description": "the text may end without grammar_after"})";
+
+/// Of the keys grammar and schema; nothing without them.
+std::optional<llm::Grammar> grammar_of(const Value& input) {
+  const Value *gbnf = input.find("grammar"), *schema = input.find("schema");
+  if (gbnf && schema) throw OperationError("GRAMMAR_ERROR", "grammar and schema are both given; give one of them");
+  try {
+    if (gbnf) return llm::Grammar::parse(gbnf->string());
+    if (schema) return llm::Grammar::json_schema(*schema);
+  } catch (const Error& error) {
+    throw OperationError("GRAMMAR_ERROR", error.what());
+  }
+  if (input.find("grammar_after") || input["grammar_is_optional"].boolean())
+    throw OperationError(
+        "GRAMMAR_ERROR",
+        "grammar_after and grammar_is_optional are for a text that has a grammar; give grammar or schema too");
+  return {};
+}
 
 llm::GenerateOptions generate_options(Context& call) {
   const Value& input = call.input();
@@ -33,6 +57,12 @@ llm::GenerateOptions generate_options(Context& call) {
   if (const Value* seed = input.find("seed")) options.sampling.seed = seed->unsigned_integer();
   if (const Value* stop = input.find("stop"))
     for (const Value& text : stop->elements()) options.stop.push_back(text.string());
+  options.grammar = grammar_of(input);
+  if (const Value* after = input.find("grammar_after")) options.grammar_after = after->string();
+  options.grammar_is_optional = input["grammar_is_optional"].boolean();
+  if (options.grammar_is_optional && options.grammar_after.empty())
+    throw OperationError("GRAMMAR_ERROR",
+                         "grammar_is_optional is given without grammar_after, behind which the grammar would begin");
   options.cancel = call.stop();
   return options;
 }
@@ -72,8 +102,10 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
     Registry& registry, const CatalogueOptions& options) {
   auto models = std::make_shared<Models>("model", "MODEL", std::size_t{1000});
   const DeclaredError missing{"MODEL_NOT_FOUND", "no such model is loaded", true, 404};
+  const DeclaredError no_grammar{"GRAMMAR_ERROR", "a grammar or a schema that is broken, or that no text fits"};
   std::vector<DeclaredError> chat_errors = engine_errors();
   chat_errors.push_back(missing);
+  chat_errors.push_back(no_grammar);
   chat_errors.push_back({"FILE_ERROR", "an image that is damaged, too large, or of an unknown format"});
   const auto on_model = [](const char* action) {
     return Access{.resource_type = "model", .resource_action = action, .resource_input = "model"};
@@ -171,11 +203,13 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                   "model": {{"type": "string"}}, "prompt": {{"type": "string"}}, {}}}}})",
            kSamplingProperties)),
        .output = schema_of(kStreamOutput),
-       .errors = {missing},
+       .errors = {missing, no_grammar},
        .access = on_model("run")},
       [models](Context& call) {
-        return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
-          return stream(call, model.generate(call.input("prompt").string(), generate_options(call)));
+        auto found = models->find(call.input("model").string());
+        const llm::GenerateOptions options = generate_options(call);
+        return found->use(call, [&](const llm::Model& model) {
+          return stream(call, model.generate(call.input("prompt").string(), options));
         });
       });
   registry.add(
@@ -199,9 +233,9 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
         return with_codes([&] {
           for (const Value& message : call.input("messages").elements())
             messages.push_back(message_of(message["role"].string(), message["content"]));
-          return models->find(call.input("model").string())->use(call, [&](const llm::Model& model) {
-            return stream(call, model.chat(messages, generate_options(call)));
-          });
+          auto found = models->find(call.input("model").string());
+          const llm::GenerateOptions options = generate_options(call);
+          return found->use(call, [&](const llm::Model& model) { return stream(call, model.chat(messages, options)); });
         });
       });
   registry.add({.space = "model",

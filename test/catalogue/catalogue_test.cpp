@@ -12,9 +12,11 @@
 #include "catalogue/frame.hpp"
 #include "catalogue/op_values.hpp"
 #include "catalogue/wire.hpp"
+#include "llm/byte_model.hpp"
 #include "operations/code_of.hpp"
 #include "runtime/op_cases.hpp"
 #include "weft/io.hpp"
+#include "weft/llm.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::operations::catalogue_test {
@@ -415,6 +417,51 @@ TEST_F(CatalogueTest, ModelsAreResources) {
             }),
             "FILE_ERROR");
   EXPECT_EQ(call("model.list", {})["models"], Value(Value::Array()));
+}
+
+TEST_F(CatalogueTest, TextsFitTheirGrammar) {
+  test::put_byte_model(folder, "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+  call("model.load", Value::object({{"model", "m"}, {"path", folder.path().string()}}));
+  const auto said = [&](std::string_view id, Value more) {
+    Value input = Value::object({{"model", "m"}, {"max_tokens", 300}, {"temperature", 2}, {"min_p", 0}});
+    if (id == "model.generate")
+      input.members().set("prompt", Value("It is"));
+    else
+      input.members().set("messages", Value(Value::Array{Value::object({{"role", "user"}, {"content", "Is it?"}})}));
+    for (const auto& [key, value] : more.members()) input.members().set(key, value);
+    std::string text;
+    Subscription answers = exchange.subscribe(id, input, owner);
+    while (const auto answer = answers.next()) text += answer->data["text"].string();
+    return text;
+  };
+  const char* kGbnf = R"(root ::= ("yes" | "no") " because " [a-e]{1,8} ".")";
+  const Value schema =
+      Value::parse(R"({"type": "object", "properties": {"a": {"enum": [1, 22, null]}}, "required": ["a"]})");
+  const llm::Grammar gbnf = llm::Grammar::parse(kGbnf), json = llm::Grammar::json_schema(schema);
+  for (const char* id : {"model.generate", "model.chat"})
+    for (int seed = 0; seed < 4; ++seed) {
+      EXPECT_TRUE(gbnf.accepts(said(id, Value::object({{"grammar", kGbnf}, {"seed", seed}}))));
+      EXPECT_TRUE(json.accepts(said(id, Value::object({{"schema", schema}, {"seed", seed}}))));
+    }
+  // Behind the first such letter, if one is drawn at all.
+  int begun = 0;
+  for (int seed = 0; seed < 12; ++seed) {
+    const std::string text =
+        said("model.generate", Value::object({{"grammar", kGbnf}, {"grammar_after", "e"}, {"seed", seed}}));
+    const std::size_t at = text.find('e');
+    if (at == std::string::npos) continue;
+    ++begun;
+    EXPECT_TRUE(gbnf.accepts_beginning(text.substr(at + 1))) << text;
+  }
+  EXPECT_GT(begun, 0);
+  const auto refused = [&](Value more) { return message_of([&] { said("model.chat", more); }); };
+  EXPECT_EQ(code_of([&] { said("model.generate", Value::object({{"grammar", "root ::= ("}})); }), "GRAMMAR_ERROR");
+  EXPECT_NE(refused(Value::object({{"grammar", "root ::= ("}})).find("grammar:1: "), std::string::npos);
+  EXPECT_NE(refused(Value::object({{"schema", Value::object({{"type", "text"}})}})).find("type"), std::string::npos);
+  EXPECT_NE(refused(Value::object({{"grammar", kGbnf}, {"schema", schema}})).find("both given"), std::string::npos);
+  EXPECT_NE(refused(Value::object({{"grammar_after", "x"}})).find("give grammar or schema too"), std::string::npos);
+  EXPECT_NE(refused(Value::object({{"grammar", kGbnf}, {"grammar_is_optional", true}})).find("without grammar_after"),
+            std::string::npos);
 }
 
 // Nobody can make a process fetch that was not told to; neither can somebody without the right where it was.
