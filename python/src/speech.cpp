@@ -118,6 +118,7 @@ void bind_transcriber(nb::module_& m) {
              const auto turn = self.turn();
              return wrapped(without_gil([&] { return self.model.encode(given); }));
            })
+      .def("kind", [](const PythonTranscriber& self) { return self.model.kind(); })
       .def("is_ctc", [](const PythonTranscriber& self) { return self.model.is_ctc(); })
       .def("frame_logits",
            [](const PythonTranscriber& self, nb::object samples, int rate) {

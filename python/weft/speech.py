@@ -1,4 +1,4 @@
-"""Speech: sounds to texts (Whisper, wav2vec 2.0, HuBERT), and texts to sounds (VITS, Piper).
+"""Speech: sounds to texts (Whisper, Moonshine, wav2vec 2.0, HuBERT), and texts to sounds (VITS, Piper).
 
     model = weft.speech.load_transcriber("whisper-tiny")
     for segment in model.stream(weft.audio.load("talk.wav")):
@@ -147,6 +147,11 @@ class Transcriber:
         return self._native.encode(features)
 
     @property
+    def kind(self) -> str:
+        """"whisper", "moonshine", "wav2vec2" or "hubert"."""
+        return str(self._native.kind())
+
+    @property
     def is_ctc(self) -> bool:
         """Whether it is a recogniser by CTC, which has no languages, prompts, beams or parts of Whisper."""
         return bool(self._native.is_ctc())
@@ -227,7 +232,7 @@ def load_detector(file: Path) -> Detector:
 
 
 def load_transcriber(folder: Path, *, device: DeviceLike | None = None, progress: Progress | None = None) -> Transcriber:
-    """A folder of Whisper: config.json, tokenizer.json and safetensors; or of wav2vec 2.0 or HuBERT with a head for CTC: config.json,
+    """A folder of Whisper or Moonshine: config.json, tokenizer.json and safetensors; or of wav2vec 2.0 or HuBERT with a head for CTC: config.json,
     vocab.json and safetensors. progress(done, total) gets bytes of weights. FileError that names file, place and cure."""
     return Transcriber(_weft._load_transcriber(folder, device, progress))
 

@@ -240,7 +240,8 @@ speech::Transcript transcribe(Context& call, const SpeechModel& model, const aud
 void add_speech_operations(Registry& registry, const CatalogueOptions& options) {
   const SenseFamily<SpeechModel> family(registry, "speech", "SPEECH_MODEL");
   family.add_common(
-      "Loads a folder of Whisper, wav2vec 2.0 or HuBERT, which write down speech, or a voice: a folder of VITS, or a "
+      "Loads a folder of Whisper, Moonshine, wav2vec 2.0 or HuBERT, which write down speech, or a voice: a folder of "
+      "VITS, or a "
       "file of Piper.",
       options, load_speech, describe_speech);
   const std::string heard = fmt::format("{}, {}", kSoundProperties, kTranscribeProperties);

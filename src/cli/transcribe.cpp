@@ -91,11 +91,10 @@ void set_up_transcribe(CLI::App& app, Action& action) {
   auto request = std::make_shared<TranscribeRequest>();
   TranscribeRequest& r = *request;
   app.footer("docs/speech.md describes models, options and formats.");
-  app.add_option(
-         "model", r.model.path,
-         std::string(
-             "folder of a Whisper, wav2vec 2.0 or HuBERT: config.json, tokenizer.json or vocab.json, safetensors") +
-             kOrName)
+  app.add_option("model", r.model.path,
+                 std::string("folder of a Whisper, Moonshine, wav2vec 2.0 or HuBERT: config.json, tokenizer.json or "
+                             "vocab.json, safetensors") +
+                     kOrName)
       ->required();
   app.add_option("file", r.file, "the sound: WAV, FLAC, Ogg or MP3")->required();
   app.add_option("--language", r.options.language, "code or name of the language; otherwise it is detected");

@@ -47,7 +47,7 @@ bool is_later_part(const fs::path& path) {
 /// The model_type of a folder that holds speech, a voice, or a tower for images, which other commands load; else empty.
 std::string other_kind(const fs::path& folder) {
   const std::string type = io::model_type_of(folder);
-  for (const std::string_view other : {"whisper", "wav2vec2", "hubert", "vits", "clip", "siglip", "vit"})
+  for (const std::string_view other : {"whisper", "moonshine", "wav2vec2", "hubert", "vits", "clip", "siglip", "vit"})
     if (type == other) return type;
   return "";
 }

@@ -175,7 +175,7 @@ const std::string_view kServiceDeclarations = R"ts(
       speak(text: string, options?: { rate?: number; noise?: number; durationNoise?: number; speaker?: number; seed?: number;
         pause?: number; isPhonemes?: boolean }): audio.Sound;
     }
-    /** A folder of Whisper, or of wav2vec 2.0 or HuBERT with a head for CTC. */
+    /** A folder of Whisper or Moonshine, or of wav2vec 2.0 or HuBERT with a head for CTC. */
     function transcriber(folder: string): Transcriber;
     /** A folder of VITS, or a voice of Piper (.onnx). */
     function voice(path: string): Voice;

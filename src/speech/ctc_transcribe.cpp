@@ -25,17 +25,6 @@ void check_options(const TranscribeOptions& o) {
     throw UsageError("transcribe: a recogniser by CTC takes the most probable token of each frame, without beams");
 }
 
-/// Of mean 0 and variance 1.
-void normalize_sound(std::vector<float>& samples) {
-  constexpr double kLeast = 1e-7;
-  double sum = 0, squares = 0;
-  for (const float x : samples) sum += static_cast<double>(x);
-  const double mean = sum / static_cast<double>(samples.size());
-  for (const float x : samples) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
-  const double scale = 1 / std::sqrt(squares / static_cast<double>(samples.size()) + kLeast);
-  for (float& x : samples) x = static_cast<float>((static_cast<double>(x) - mean) * scale);
-}
-
 }  // namespace
 
 std::vector<float> ctc_samples(const CtcConfig& config, const audio::Sound& sound) {

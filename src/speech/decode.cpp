@@ -6,6 +6,7 @@
 
 #include "speech/beams.hpp"
 #include "speech/decoding.hpp"
+#include "speech/moonshine_transcribe.hpp"
 #include "weft/error.hpp"
 
 namespace weft::speech {
@@ -57,6 +58,7 @@ Hypothesis write_text(detail::WhisperEngine& engine, TextStart start, const Deco
 
 Decoded Transcriber::decode(std::span<const std::int32_t> prompt, const DecodeOptions& options) const {
   check(options);
+  if (moonshine_) return decode_by_moonshine(*moonshine_, prompt, options);
   const WhisperTokens& t = whisper("decode").tokens();
   const auto vocabulary = static_cast<std::size_t>(this->vocabulary());
   const Extent room = positions() - static_cast<Extent>(prompt.size());

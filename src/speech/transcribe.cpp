@@ -7,6 +7,7 @@
 #include "speech/ctc_transcribe.hpp"
 #include "speech/decoding.hpp"
 #include "speech/log_mel.hpp"
+#include "speech/moonshine_transcribe.hpp"
 #include "speech/whisper.hpp"
 #include "speech/windows.hpp"
 #include "speech/word_times.hpp"
@@ -20,17 +21,8 @@ constexpr double kForgetAbove = 0.5;  // of the temperature: a text drawn so fre
 constexpr double kFramesPerSecond = static_cast<double>(kSpeechRate) / kHop;
 constexpr Extent kFramesPerStep = 2;  // the encoder has a state for two frames, and times count states
 
-std::string stripped(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
-}
-
 void check(const TranscribeOptions& o, const Transcriber& model) {
-  if (o.temperatures.empty()) throw UsageError("transcribe: no temperature; give at least one");
-  for (const double t : o.temperatures)
-    if (!(t >= 0 && std::isfinite(t)))
-      throw UsageError(fmt::format("transcribe: a temperature of {}; it must be at least 0", t));
+  check_temperatures(o.temperatures);
   if (o.max_tokens < 0 || o.max_tokens > model.positions())
     throw UsageError(
         fmt::format("transcribe: {} tokens of a window; the model has {} positions", o.max_tokens, model.positions()));
@@ -53,14 +45,14 @@ class Transcription {
   Transcript run() {
     choose_language();
     if (!options_.prompt.empty())
-      context_ =
-          model_.tokenizer().encode(" " + stripped(options_.prompt), {.add_special = false, .parse_special = false});
+      context_ = model_.tokenizer().encode(" " + stripped_text(options_.prompt),
+                                           {.add_special = false, .parse_special = false});
     for (Extent at = next_speech(0); at < mel_.content() && !options_.cancel.stop_requested(); at = next_speech(at)) {
       const Extent advance = window(at, std::min(engine_.config().frames(), mel_.content() - at));
       if (options_.cancel.stop_requested()) break;
       at += std::max<Extent>(advance, 1);
     }
-    result_.text = stripped(result_.text);
+    result_.text = stripped_text(result_.text);
     return std::move(result_);
   }
 
@@ -146,7 +138,7 @@ class Transcription {
                                                .draw = draws_,
                                                .cancel = options_.cancel});
       draws_ += static_cast<std::uint64_t>(most) + 1;
-      attempt.compression = compression_ratio(stripped(text_of(attempt.decoded.tokens)));
+      attempt.compression = compression_ratio(stripped_text(text_of(attempt.decoded.tokens)));
       const bool repeats = attempt.compression > options_.compression_ratio_max;
       const bool is_unsure = attempt.decoded.mean_log_probability < options_.log_probability_min;
       // Silence is unsure, and another draw does not help.
@@ -183,10 +175,10 @@ class Transcription {
     for (std::size_t i = 0; i < cut.pieces.size(); ++i) {
       const Piece& piece = cut.pieces[i];
       const std::string text = text_of(piece.tokens);
-      if (stripped(text).empty() || piece.begin == piece.end) continue;
+      if (stripped_text(text).empty() || piece.begin == piece.end) continue;
       Segment segment{seconds(at + piece.begin),
                       seconds(at + piece.end),
-                      stripped(text),
+                      stripped_text(text),
                       {piece.tokens.begin(), piece.tokens.end()},
                       attempt.temperature,
                       attempt.decoded.mean_log_probability,
@@ -224,6 +216,29 @@ class Transcription {
 
 std::vector<float> speech_samples(const audio::Sound& sound) {
   return audio::resample(audio::to_mono(sound), kSpeechRate).samples;
+}
+
+void normalize_sound(std::span<float> samples) {
+  constexpr double kLeast = 1e-7;
+  double sum = 0, squares = 0;
+  for (const float x : samples) sum += static_cast<double>(x);
+  const double mean = sum / static_cast<double>(samples.size());
+  for (const float x : samples) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(samples.size()) + kLeast);
+  for (float& x : samples) x = static_cast<float>((static_cast<double>(x) - mean) * scale);
+}
+
+std::string stripped_text(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
+}
+
+void check_temperatures(std::span<const double> temperatures) {
+  if (temperatures.empty()) throw UsageError("transcribe: no temperature; give at least one");
+  for (const double t : temperatures)
+    if (!(t >= 0 && std::isfinite(t)))
+      throw UsageError(fmt::format("transcribe: a temperature of {}; it must be at least 0", t));
 }
 
 void silence_outside(std::span<float> samples, std::span<const Span> spans) {
@@ -281,12 +296,14 @@ Cut cut_at_times(std::span<const std::int32_t> tokens, const WhisperTokens& spec
 
 Transcript Transcriber::transcribe(const audio::Sound& sound, const TranscribeOptions& options) const {
   if (ctc_) return transcribe_by_ctc(*ctc_, sound, options);
+  if (moonshine_) return transcribe_by_moonshine(*moonshine_, sound, options);
   check(options, *this);
   return Transcription(*this, *engine_, sound, options).run();
 }
 
 std::vector<std::pair<std::string, double>> Transcriber::detect_language(const audio::Sound& sound) const {
   if (ctc_) throw UsageError("detect_language: a recogniser by CTC knows one language, and does not tell which");
+  if (moonshine_) throw UsageError("detect_language: a Moonshine knows one language, and does not tell which");
   if (!is_multilingual()) throw UsageError("detect_language: the model knows only English");
   engine_->encode(features(sound));
   return Transcription::language_probabilities(*engine_);

@@ -71,8 +71,9 @@ WhisperConfig read_whisper_config(const std::filesystem::path& folder) {
   const Json json = read_json_file(source, kLimits);
   const io::ConfigKeys keys(json, source);
   if (const std::string type = keys.text({"model_type"}); type != "whisper")
-    keys.fail("model_type",
-              fmt::format("is {}; speech models are \"whisper\", \"wav2vec2\" or \"hubert\"", quote(type)));
+    keys.fail(
+        "model_type",
+        fmt::format("is {}; speech models are \"whisper\", \"moonshine\", \"wav2vec2\" or \"hubert\"", quote(type)));
   WhisperConfig c;
   c.vocabulary = keys.size({"vocab_size"});
   c.width = keys.size({"d_model"});

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "speech/whisper_config.hpp"
@@ -14,6 +16,13 @@ namespace weft::speech {
 
 /// The samples of a sound as the models read them: one channel, at 16 kHz.
 std::vector<float> speech_samples(const audio::Sound& sound);
+
+/// Makes a sound of mean 0 and variance 1. It must not be empty.
+void normalize_sound(std::span<float> samples);
+/// A text without white space around it.
+std::string stripped_text(std::string_view text);
+/// UsageError for a list without a temperature, or with one below 0.
+void check_temperatures(std::span<const double> temperatures);
 
 /// Makes samples outside of the spans silent. Errors: UsageError unless the spans follow each other and have lengths.
 void silence_outside(std::span<float> samples, std::span<const Span> spans);

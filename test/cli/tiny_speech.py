@@ -17,15 +17,30 @@ def put_whisper(folder):
     golden = json.loads((SPEECH / "whisper.json").read_text())
     (folder / "config.json").write_text(json.dumps(golden["config"]))
     (folder / "generation_config.json").write_text(json.dumps(golden["generation_config"]))
+    put_tokenizer(folder, golden["special"])
+    put_weights(folder, golden["tensors"], lambda name, shape: 1.5 if name.endswith("decoder.embed_positions.weight") else None)
+    return folder
+
+
+def put_moonshine(folder, name="base"):
+    """A configuration that test/speech/make_moonshine.py asked transformers about, with other weights."""
+    folder.mkdir()
+    golden = json.loads((SPEECH / "moonshine.json").read_text())
+    (folder / "config.json").write_text(json.dumps(golden[name]["config"]))
+    put_tokenizer(folder, golden["special"])
+    put_weights(folder, golden[name]["tensors"], lambda key, shape: None)
+    return folder
+
+
+def put_tokenizer(folder, special):
+    """Of bytes, with special tokens behind them."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     added = [{"id": 256 + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-             for i, content in enumerate(golden["special"])]
+             for i, content in enumerate(special)]
     vocabulary = {character: byte for byte, character in tiny_model.byte_alphabet().items()}
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "added_tokens": added, "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}))
-    put_weights(folder, golden["tensors"], lambda name, shape: 1.5 if name.endswith("decoder.embed_positions.weight") else None)
-    return folder
 
 
 def put_ctc(folder, name="wav2vec2 base"):

@@ -94,6 +94,14 @@ class Transcribe(Folder):
         self.assertIn("knows one language", self.weft("transcribe", "letters", "a.wav", "--detect", code=USAGE))
         self.assertIn("without beams", self.weft("transcribe", "letters", "a.wav", "--beam-size", "3", code=USAGE))
 
+    def test_a_moonshine(self):
+        tiny_speech.put_moonshine(self.folder / "moon")
+        whole = json.loads(self.weft("transcribe", "moon", "a.wav", "--format", "json", "--max-tokens", "9", *NOISE))
+        self.assertEqual([(s["begin"], round(s["end"], 3), len(s["tokens"])) for s in whole["segments"]], [(0, 2.3, 9)])
+        self.assertEqual(self.weft("transcribe", "moon", "a.wav", "--max-tokens", "9", *NOISE).strip(), whole["text"].strip())
+        self.assertIn("the model has 48 positions", self.weft("transcribe", "moon", "a.wav", "--max-tokens", "48", code=USAGE))
+        self.assertIn("does not know the times of words", self.weft("transcribe", "moon", "a.wav", "--words", code=USAGE))
+
     def test_languages_are_detected(self):
         lines = self.weft("transcribe", "tiny", "a.wav", "--detect", *NOISE).splitlines()
         self.assertEqual({line.split()[0] for line in lines} - {"en", "de", "fr"}, set())

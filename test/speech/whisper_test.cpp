@@ -229,7 +229,7 @@ TEST(Whisper, RefusesFoldersThatDoNotFit) {
     return message_of<FileError>([&] { load_transcriber(folder.path()); });
   };
   EXPECT_NE(refusal({{"model_type", "llama"}})
-                .find("is \"llama\"; speech models are \"whisper\", \"wav2vec2\" or \"hubert\""),
+                .find("is \"llama\"; speech models are \"whisper\", \"moonshine\", \"wav2vec2\" or \"hubert\""),
             std::string::npos);
   EXPECT_NE(refusal({{"d_model", 30}}).find("30, which 4 and 2 heads do not divide"), std::string::npos);
   EXPECT_NE(refusal({{"encoder_layers", 3}}).find("encoder.layers.2"), std::string::npos);

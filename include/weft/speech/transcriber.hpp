@@ -1,4 +1,4 @@
-// Speech to text: models of the Whisper family, and recognisers by CTC (wav2vec 2.0, HuBERT), from Hugging Face folders.
+// Speech to text: models of the Whisper family, Moonshine, and recognisers by CTC (wav2vec 2.0, HuBERT), from Hugging Face folders.
 //
 //   const auto model = speech::load_transcriber("whisper-tiny");
 //   for (const speech::Segment& s : model.transcribe(audio::load_wav("talk.wav")).segments)
@@ -111,6 +111,7 @@ struct Decoded {
 
 namespace detail {
 class CtcEngine;
+class MoonshineEngine;
 class WhisperEngine;
 }  // namespace detail
 
@@ -119,11 +120,15 @@ class WhisperEngine;
 /// A recogniser by CTC hears a sound of any length in windows that overlap, and writes the most probable token of each frame. Segments
 /// end at pauses. It always knows the times of words. Of the options it uses `timestamps` (false: one segment), `words`, `speech`, `on_segment` and
 /// `cancel`; `language` is only told in the transcript. Whisper's parts are not there: they are UsageErrors.
+///
+/// A Moonshine hears windows of at most 24 s, which end where the sound is quiet, or are spans of `speech`, and writes a segment for each.
+/// Of the options it uses `temperatures` and their limits, `max_tokens`, `seed`, `speech`, `on_segment` and `cancel`; `language` is only
+/// told. Of the parts, `features` are the samples of a window, f32 [n], and `encode` takes any number of them from 895 on.
 class Transcriber {
  public:
   /// Writes down a sound of any length, rate and number of channels, window by window (30 s).
   /// Errors: UsageError for a language that the model lacks, for `translate` with a model that knows only English, and for
-  /// options out of range; for a recogniser by CTC if a translation, a prompt or beams are asked for.
+  /// options out of range; for a recogniser by CTC if a translation, a prompt or beams are asked for, for a Moonshine also words.
   Transcript transcribe(const audio::Sound& sound, const TranscribeOptions& options = {}) const;
   /// Languages of the first window by their probability, the most probable one first. Errors: UsageError for a model of one language.
   std::vector<std::pair<std::string, double>> detect_language(const audio::Sound& sound) const;
@@ -131,13 +136,15 @@ class Transcriber {
   /// UsageError unless the model writes down this language for this task, as `transcribe` would be. An empty language is any.
   void check_language(std::string_view language, Task task) const;
 
+  /// The model_type of its folder: "whisper", "moonshine", "wav2vec2" or "hubert".
+  std::string kind() const;
   /// Whether it is a recogniser by CTC.
   bool is_ctc() const { return ctc_ != nullptr; }
   /// Of a recogniser by CTC: the logits of the tokens for each frame of a sound, which is read as a whole. Shapes: -> f32 [frames,
   /// vocabulary], on the device. Errors: UsageError for other models, and for a sound without a frame.
   Tensor frame_logits(const audio::Sound& sound) const;
 
-  // The parts of Whisper.
+  // The parts of Whisper, and of Moonshine.
 
   /// The features of a window that begins at a second. Shapes: -> f32 [mels, frames], on the device
   Tensor features(const audio::Sound& sound, double begin = 0) const;
@@ -153,8 +160,8 @@ class Transcriber {
   /// times off, unless `timestamps`.
   std::vector<std::int32_t> prompt_tokens(std::string_view language, Task task, bool timestamps) const;
 
-  /// Codes of the languages, in the order of their tokens; only "en" if the model is not multilingual; none for a recogniser by CTC,
-  /// whose files do not tell its language.
+  /// Codes of the languages, in the order of their tokens; only "en" if the model is not multilingual; none for a recogniser by CTC
+  /// and a Moonshine, whose files do not tell their language.
   const std::vector<std::string>& languages() const;
   bool is_multilingual() const;
   llm::Tokenizer tokenizer() const;
@@ -168,12 +175,17 @@ class Transcriber {
   friend Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOptions& options);
   explicit Transcriber(std::shared_ptr<detail::WhisperEngine> engine) : engine_(std::move(engine)) {}
   explicit Transcriber(std::shared_ptr<detail::CtcEngine> engine) : ctc_(std::move(engine)) {}
+  explicit Transcriber(std::shared_ptr<detail::MoonshineEngine> engine) : moonshine_(std::move(engine)) {}
   detail::WhisperEngine& whisper(const char* call) const;
-  std::shared_ptr<detail::WhisperEngine> engine_;  // one of the two
+  template <class F>
+  auto with_engine(const F& function) const;
+  std::shared_ptr<detail::WhisperEngine> engine_;  // one of the three
   std::shared_ptr<detail::CtcEngine> ctc_;
+  std::shared_ptr<detail::MoonshineEngine> moonshine_;
 };
 
 /// Loads a folder with config.json (model_type whisper), tokenizer.json and safetensors; generation_config.json is read if it is there.
+/// Moonshine's folders (model_type moonshine) have the same files, and preprocessor_config.json is read if it is there.
 /// Or with config.json (wav2vec2 or hubert), vocab.json and safetensors; tokenizer_config.json and preprocessor_config.json are read if
 /// they are there. Errors: FileError that names file, place and cure; DeviceError.
 Transcriber load_transcriber(const std::filesystem::path& folder, const LoadOptions& options = {});
