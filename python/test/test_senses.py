@@ -119,6 +119,60 @@ class Speech(Folder):
             self.assertEqual(transcript.to_srt().count(" --> "), len(seen))
             self.assertTrue(transcript.to_vtt().startswith("WEBVTT"))
 
+    def test_recognisers_by_ctc_are_those_of_transformers(self):
+        for name in ("wav2vec2 base", "hubert large"):
+            golden = tiny_media.put_ctc(self.folder / name, name)
+            self.assertTrue(speech.is_transcriber(self.folder / name))
+            model = speech.load_transcriber(self.folder / name)
+            self.assertEqual((model.kind, model.is_ctc, model.languages), (name.split()[0], True, []))
+            sound = audio.Sound(np.concatenate([self.whole, self.whole[::-1]]), 16000)
+            logits = model.frame_logits(sound).numpy()
+            self.assertEqual(len(logits), golden["frames"])
+            self.assertLess(max(abs(logits[r, c] - value) for r, c, value in golden["logits"]), 3e-4)
+            transcript = model.transcribe(sound, words=True)
+            self.assertEqual(transcript.text, golden["text"])
+            words = [[w.text[1:], round(w.begin, 4), round(w.end, 4)] for s in transcript.segments for w in s.words]
+            self.assertEqual(words, golden["words"])
+            self.assertEqual([s.text for s in model.stream(sound)], [s.text for s in transcript.segments])
+            for wrong in (lambda: model.detect_language(sound), lambda: model.features(sound), lambda: model.transcribe(sound, prompt="Weft"),
+                          lambda: model.frame_logits(audio.Sound(np.zeros(100, "f4"), 16000))):
+                with self.assertRaises(weft.UsageError):
+                    wrong()
+
+    def test_moonshine_is_that_of_transformers(self):
+        golden = tiny_media.put_moonshine(self.folder / "moon", "base")
+        model = speech.load_transcriber(self.folder / "moon")
+        self.assertEqual((model.kind, model.is_ctc, model.is_multilingual), ("moonshine", False, False))
+        states = model.encode(model.features(self.sound(2.5))).numpy()
+        self.assertLess(max(abs(states[r, c] - value) for r, c, value in golden["states"]), 1e-4)
+        transcript = model.transcribe(self.sound(2.5), temperatures=[0], max_tokens=30)
+        self.assertEqual([s.tokens for s in transcript.segments], [golden["text"][1:]])
+        with self.assertRaisesRegex(weft.UsageError, "times of words"):
+            model.transcribe(self.sound(1), words=True)
+
+    def test_a_detector_finds_the_speech(self):
+        detector = speech.load_detector(tiny_media.tiny_speech.put_detector(self.folder / "ears.onnx"))
+        samples = np.zeros(48000, "f4")
+        samples[16384:32768] = 0.03 * np.sign(np.sin(np.arange(16384)))
+        sound = audio.Sound(samples, 16000)
+        probabilities = detector.probabilities(sound)
+        self.assertEqual(len(probabilities), 94)                      # of 512 samples, the last with silence behind it
+        self.assertAlmostEqual(probabilities[40], 1.5, 4)
+        self.assertAlmostEqual(probabilities[32], 1.5 * 512 / 576, 4)  # it hears 64 samples of the piece before
+        ((begin, end),) = detector.spans(sound)
+        self.assertAlmostEqual(begin, 16384 / 16000 - 0.03, 6)
+        self.assertAlmostEqual(end, 32768 / 16000 + 0.03, 6)
+        self.assertEqual(detector.spans(sound, margin=0)[0][0], 16384 / 16000)
+        self.assertEqual(detector.spans(sound, speech_min=2), [])
+        tiny_media.put_moonshine(self.folder / "moon", "base")
+        model = speech.load_transcriber(self.folder / "moon")
+        (segment,) = model.transcribe(sound, speech=detector.spans(sound), temperatures=[0], max_tokens=4).segments
+        self.assertAlmostEqual(segment.begin, begin, 3)
+        with self.assertRaisesRegex(weft.UsageError, "threshold of 2"):
+            detector.spans(sound, threshold=2)
+        with self.assertRaises(weft.FileError):
+            speech.load_detector(self.folder / "none.onnx")
+
     def test_words_have_times(self):
         tiny_media.put_whisper(self.folder / "whisper")
         model = speech.load_transcriber(self.folder / "whisper")

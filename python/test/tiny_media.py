@@ -16,13 +16,13 @@ def cases(path):
     return json.loads((TESTS / path).read_text())
 
 
-def put_weights(folder, shapes, scale_of):
-    """The weights that the library was asked about: scale_of(name, shape) gives (scale, offset)."""
+def put_weights(folder, shapes, scale_of, drawn_as=None):
+    """The weights that the library was asked about: scale_of(name, shape) gives (scale, offset). `drawn_as`: other names for draws."""
     header, data = {}, []
     at = 0
     for name, shape in sorted(shapes.items()):
         stream = 0xCBF29CE484222325
-        for byte in name.encode():
+        for byte in (drawn_as or {}).get(name, name).encode():
             stream = (stream ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
         scale, offset = scale_of(name, shape)
         count = math.prod(shape)
@@ -45,6 +45,37 @@ def put_whisper(folder):
         return 1.5 if name.endswith("decoder.embed_positions.weight") else 1.7 / math.sqrt(math.prod(shape[1:])), 0.0
 
     put_weights(folder, golden["tensors"], scale_of)
+    return golden
+
+
+def put_ctc(folder, name):
+    """A folder of test/speech/make_ctc.py; returns what the library says."""
+    golden = cases("speech/ctc.json")[name]
+    tiny_speech.put_ctc(folder, name)
+    (folder / "tokenizer_config.json").write_text(json.dumps(golden["tokenizer"]))
+    head = "lm_head.weight"
+
+    def scale_of(key, shape):
+        if len(shape) == 1:
+            return 0.3, 1.0 if key.endswith(".weight") else 0.0
+        return 1.7 / math.sqrt(math.prod(shape[1:])) * (4 if key == head else 1), 0.0
+
+    put_weights(folder, golden["tensors"], scale_of, {head: golden["head"] + head})
+    return golden
+
+
+def put_moonshine(folder, name):
+    """A folder of test/speech/make_moonshine.py; returns what the library says."""
+    golden = cases("speech/moonshine.json")[name]
+    tiny_speech.put_moonshine(folder, name)
+    of_tokens = [key for key in golden["tensors"] if key.endswith("embed_tokens.weight") or key == "proj_out.weight"]
+
+    def scale_of(key, shape):
+        if len(shape) == 1:
+            return 0.3, 1.0 if key.endswith(".weight") else 0.0
+        return 1.7 / math.sqrt(math.prod(shape[1:])) * (golden["scale"] if key in of_tokens else 1), 0.0
+
+    put_weights(folder, golden["tensors"], scale_of, {key: golden["table"] + key for key in of_tokens})
     return golden
 
 

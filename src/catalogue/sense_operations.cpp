@@ -188,16 +188,19 @@ void add_vision_operations(Registry& registry, const CatalogueOptions& options) 
 
 // ---- Speech
 
-using SpeechModel = std::variant<speech::Transcriber, speech::Voice>;
+using SpeechModel = std::variant<speech::Transcriber, speech::Voice, speech::Detector>;
 
 SpeechModel load_speech(const std::filesystem::path& path) {
   if (speech::is_voice(path)) return speech::load_voice(path);
+  if (speech::is_detector(path)) return speech::load_detector(path);
   return speech::load_transcriber(path);
 }
 Value describe_speech(const SpeechModel& model) {
   if (const auto* voice = std::get_if<speech::Voice>(&model))
     return Value::object(
         {{"kind", "voice"}, {"rate", voice->rate()}, {"speakers", voice->speakers()}, {"text", voice->describe()}});
+  if (const auto* detector = std::get_if<speech::Detector>(&model))
+    return Value::object({{"kind", "detector"}, {"text", detector->describe()}});
   const auto& transcriber = std::get<speech::Transcriber>(model);
   return Value::object({{"kind", "transcriber"},
                         {"languages", Value::Array(transcriber.languages().begin(), transcriber.languages().end())},
@@ -221,6 +224,10 @@ constexpr const char* kSpeakProperties = R"(
   "noise": {"type": "number", "minimum": 0}, "duration_noise": {"type": "number", "minimum": 0},
   "speaker": {"type": "integer", "minimum": 0}, "seed": {"type": "integer", "minimum": 0},
   "pause": {"type": "number", "minimum": 0, "maximum": 60, "description": "seconds between sentences"}, "is_phonemes": {"type": "boolean"})";
+constexpr const char* kDetectorProperties = R"(
+  "threshold": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5}, "speech_min": {"type": "number", "minimum": 0, "description": "seconds; shorter speech is left out"},
+  "silence_min": {"type": "number", "minimum": 0, "description": "seconds; shorter silence is part of speech"},
+  "margin": {"type": "number", "minimum": 0, "maximum": 60, "description": "seconds that a span gets on both sides"})";
 constexpr const char* kTranscript = R"({"type": "object", "required": ["text", "language", "segments"], "properties": {
   "text": {"type": "string"}, "language": {"type": "string"}, "language_probability": {"type": "number"}, "seconds": {"type": "number"},
   "segments": {"type": "array", "items": {"type": "object", "required": ["begin", "end", "text"]}}}})";
@@ -240,9 +247,9 @@ speech::Transcript transcribe(Context& call, const SpeechModel& model, const aud
 void add_speech_operations(Registry& registry, const CatalogueOptions& options) {
   const SenseFamily<SpeechModel> family(registry, "speech", "SPEECH_MODEL");
   family.add_common(
-      "Loads a folder of Whisper, Moonshine, wav2vec 2.0 or HuBERT, which write down speech, or a voice: a folder of "
-      "VITS, or a "
-      "file of Piper.",
+      "Loads a folder of Whisper, Moonshine, wav2vec 2.0 or HuBERT, which write down speech; a voice: a folder of "
+      "VITS, "
+      "or a file of Piper; or Silero's detector of speech (.onnx).",
       options, load_speech, describe_speech);
   const std::string heard = fmt::format("{}, {}", kSoundProperties, kTranscribeProperties);
   family.add("transcribe", Kind::query, "Writes down a sound, with times, and finds its language.", heard,
@@ -280,6 +287,19 @@ void add_speech_operations(Registry& registry, const CatalogueOptions& options) 
                as<speech::Transcriber>(model, "a model that writes down speech").detect_language(sound))
             all.push_back(Value::object({{"language", code}, {"probability", probability}}));
           return Value::object({{"languages", std::move(all)}});
+        });
+      });
+  family.add(
+      "spans", Kind::query,
+      "The spans of speech in a sound, pairs of seconds, by a detector; `speech` of speech.transcribe takes them.",
+      fmt::format("{}, {}", kSoundProperties, kDetectorProperties), R"(, "sound")",
+      R"({"type": "object", "required": ["spans"], "properties": {"spans": {"type": "array", "items": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number"}}}}})",
+      "run", [use = family.use()](Context& call) {
+        const audio::Sound sound = heard_sound_of(call.input());
+        const speech::DetectorOptions how = speech::detector_options(without(call.input(), {"model", "sound", "rate"}));
+        return use(call, [&](const SpeechModel& model) {
+          return Value::object(
+              {{"spans", speech::to_value(as<speech::Detector>(model, "a detector of speech").spans(sound, how))}});
         });
       });
   family.add(

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "base/file.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct OpenAiRequest {
   ModelOptions model;
   std::filesystem::path transcriber, voice;  // folders of speech models
+  std::filesystem::path detector;            // a file; empty: all of a sound is heard
   std::string host = "127.0.0.1", alias, origin;
   int port = 8080, sequences = 4;
   std::size_t queue = 64;
@@ -85,6 +87,8 @@ int serve_model(OpenAiRequest request) {
   options.has_model = !request.model.path.empty();
   options.has_transcriber = !request.transcriber.empty();
   options.has_voice = !request.voice.empty();
+  if (!request.detector.empty() && !options.has_transcriber)
+    throw UsageError("--detector finds the speech for a speech model; give one with --transcriber, or leave it out");
   if (!options.has_model && !request.alias.empty()) throw UsageError("--alias names a language model; leave it out");
   if (options.model_name.empty()) options.model_name = name_of_model(request.model.path);
   if (!request.quiet) options.http.log = [](std::string_view line) { put_message(line); };
@@ -113,7 +117,9 @@ int serve_model(OpenAiRequest request) {
   }
   if (options.has_transcriber) {
     tell_loading(request.transcriber);
-    server->set_transcriber(speech::load_transcriber(request.transcriber, load),
+    std::optional<speech::Detector> detector;
+    if (!request.detector.empty()) detector = speech::load_detector(request.detector);
+    server->set_transcriber(speech::load_transcriber(request.transcriber, load), std::move(detector),
                             names.emplace_back(name_of_model(request.transcriber)));
   }
   put_message(fmt::format("serving {} on {}", fmt::join(names, " and "), url));
@@ -134,8 +140,11 @@ void set_up_serve(CLI::App& app, Action& action) {
   app.footer("docs/serving.md describes routes, structured output, tools and limits.");
   add_model_options(app, r.model);
   add_image_options(app, r.model);
-  app.add_option("--transcriber", r.transcriber,
-                 "folder of a Whisper model for /v1/audio/transcriptions; it may also be the model itself");
+  app.add_option(
+      "--transcriber", r.transcriber,
+      "folder of a Whisper or another speech model for /v1/audio/transcriptions; it may also be the model itself");
+  app.add_option("--detector", r.detector,
+                 "Silero's detector of speech (.onnx) for --transcriber; only what it finds is heard");
   app.add_option("--voice", r.voice, "folder of a VITS voice for /v1/audio/speech; it may also be the model itself");
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")

@@ -25,8 +25,9 @@ class RunningOpenAi : public OpenAiService {
   explicit RunningOpenAi(const OpenAiOptions& options) : server_(options) {}
   std::string name() const override { return std::to_string(server_.port()); }
   void set_model(llm::Model model) override { server_.set_model(std::move(model)); }
-  void set_transcriber(speech::Transcriber transcriber, const std::string& name) override {
-    server_.set_transcriber(std::move(transcriber), name);
+  void set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
+                       const std::string& name) override {
+    server_.set_transcriber(std::move(transcriber), std::move(detector), name);
   }
   void set_voice(speech::Voice voice, const std::string& name) override { server_.set_voice(std::move(voice), name); }
   void drain(std::chrono::milliseconds time) override { server_.drain(time); }

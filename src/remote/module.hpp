@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "remote/grpc/client.hpp"
@@ -27,7 +28,8 @@ class Server {
 class OpenAiService : public Server {
  public:
   virtual void set_model(llm::Model model) = 0;
-  virtual void set_transcriber(speech::Transcriber transcriber, const std::string& name) = 0;
+  virtual void set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
+                               const std::string& name) = 0;
   virtual void set_voice(speech::Voice voice, const std::string& name) = 0;
   virtual void drain(std::chrono::milliseconds time) = 0;
 };

@@ -18,12 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using SenseModel = std::variant<vision::Encoder, vision::Classifier, speech::Transcriber, speech::Voice>;
+using SenseModel =
+    std::variant<vision::Encoder, vision::Classifier, speech::Transcriber, speech::Voice, speech::Detector>;
 
 struct SenseHandle final : Handle {
   SenseHandle(Engine& engine, SenseModel model) : Handle(engine), model(std::move(model)) {}
   std::string_view kind() const override {
-    constexpr std::string_view kKinds[] = {"encoder", "classifier", "transcriber", "voice"};
+    constexpr std::string_view kKinds[] = {"encoder", "classifier", "transcriber", "voice", "detector"};
     return kKinds[model.index()];
   }
   SenseModel model;
@@ -160,6 +161,24 @@ Local load_voice(Engine& engine, JSValueConst, Arguments arguments) {
   return wrap_model(engine, speech::load_voice(folder.path() / name));
 }
 
+Local load_detector(Engine& engine, JSValueConst, Arguments arguments) {
+  Files::Place place = engine.files->place(engine.text(at(arguments, 0)), false);
+  (void)engine.files->open(place);  // it may not be a link
+  const std::string name = place.parts.back();
+  place.parts.pop_back();
+  const Descriptor folder = engine.files->open_folder(place);
+  return wrap_model(engine, speech::load_detector(folder.path() / name));
+}
+
+/// A sound that a model hears.
+audio::Sound heard_sound_at(Engine& engine, Arguments arguments, const char* method) {
+  audio::Sound sound = sound_at(engine, arguments, 0, method);
+  if (sound.seconds() > operations::kClientSecondsMax)
+    Engine::refuse(method, fmt::format("the sound has {:.0f} s; at most {:.0f} are heard at once", sound.seconds(),
+                                       operations::kClientSecondsMax));
+  return sound;
+}
+
 /// {..., segments: [...]} with members in camel case.
 Value camel_members(const Value& given) {
   if (given.is_array()) {
@@ -176,10 +195,7 @@ Value camel_members(const Value& given) {
 // transcribe(sound, {language, ..., onSegment})
 Local transcribe(Engine& engine, JSValueConst self, Arguments arguments) {
   auto model = model_of<speech::Transcriber>(engine, self, "transcribe");  // a copy: the function may drop the handle
-  const audio::Sound sound = sound_at(engine, arguments, 0, "transcribe");
-  if (sound.seconds() > operations::kClientSecondsMax)
-    Engine::refuse("transcribe", fmt::format("the sound has {:.0f} s; at most {:.0f} are heard at once",
-                                             sound.seconds(), operations::kClientSecondsMax));
+  const audio::Sound sound = heard_sound_at(engine, arguments, "transcribe");
   Local on_segment;
   Value::Object options;
   if (!engine.is_nullish(at(arguments, 1))) {
@@ -220,6 +236,16 @@ Local languages_of(Engine& engine, JSValueConst self, Arguments) {
   const std::vector<std::string>& codes = model_of<speech::Transcriber>(engine, self, "languages").languages();
   return value_to(engine, Value::Array(codes.begin(), codes.end()));
 }
+// spans(sound, {threshold, ...})
+Local spans_in(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& detector = model_of<speech::Detector>(engine, self, "spans");
+  const Value given = options_at(engine, arguments, 1);
+  Value::Object options;
+  if (given.is_object())
+    for (const auto& [key, value] : given.members()) options.set(snake(key), value);
+  const speech::DetectorOptions how = speech::detector_options(std::move(options));
+  return value_to(engine, speech::to_value(detector.spans(heard_sound_at(engine, arguments, "spans"), how)));
+}
 // speak(text, {rate, ...})
 Local speak(Engine& engine, JSValueConst self, Arguments arguments) {
   const auto& voice = model_of<speech::Voice>(engine, self, "speak");
@@ -257,6 +283,7 @@ void define_senses(Engine& engine) {
   engine.method(p, "transcribe", native<transcribe>, 2);
   engine.method(p, "detectLanguage", native<detect_language>, 1);
   engine.getter(p, "languages", native<languages_of>);
+  engine.method(p, "spans", native<spans_in>, 2);
   engine.method(p, "speak", native<speak>, 2);
   engine.method(p, "toString", native<describe_model>, 0);
   Local sight = engine.object();
@@ -267,6 +294,7 @@ void define_senses(Engine& engine) {
   Local voices = engine.object();
   engine.method(voices.get(), "transcriber", native<load_transcriber>, 1);
   engine.method(voices.get(), "voice", native<load_voice>, 1);
+  engine.method(voices.get(), "detector", native<load_detector>, 1);
   engine.checked(JS_FreezeObject(engine.context, voices.get()));
   add_export(engine, "speech", std::move(voices));
 }

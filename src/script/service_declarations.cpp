@@ -175,10 +175,17 @@ const std::string_view kServiceDeclarations = R"ts(
       speak(text: string, options?: { rate?: number; noise?: number; durationNoise?: number; speaker?: number; seed?: number;
         pause?: number; isPhonemes?: boolean }): audio.Sound;
     }
+    /** Finds the speech in a sound: pairs of seconds, as the option `speech` takes them. */
+    interface Detector {
+      spans(sound: audio.Sound, options?: { threshold?: number; speechMin?: number; silenceMin?: number;
+        margin?: number }): [number, number][];
+    }
     /** A folder of Whisper or Moonshine, or of wav2vec 2.0 or HuBERT with a head for CTC. */
     function transcriber(folder: string): Transcriber;
     /** A folder of VITS, or a voice of Piper (.onnx). */
     function voice(path: string): Voice;
+    /** Silero's detector of speech (.onnx). */
+    function detector(path: string): Detector;
   }
   /** Operations that were granted (--allow-operations, --allow-register). */
   export namespace operations {

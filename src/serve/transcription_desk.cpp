@@ -68,6 +68,7 @@ void TranscriptionTicket::run(const TranscriptionRequest& request) {
       speech::TranscribeOptions options = request.options;
       options.cancel = stop_.get_token();
       options.on_segment = [this](const speech::Segment& segment) { tell({.segment = segment}); };
+      if (desk_.detector_) options.speech = desk_.detector_->spans(request.sound);
       end.transcript = desk_.transcriber().transcribe(request.sound, options);
     } catch (const UsageError& error) {
       end.error = error.what();

@@ -54,8 +54,13 @@ class TranscriptionTicket {
 /// Thread safety: all calls may come from any thread. It must outlive its tickets.
 class TranscriptionDesk {
  public:
-  TranscriptionDesk(speech::Transcriber transcriber, std::string name, std::size_t waiting_max)
-      : transcriber_(std::move(transcriber)), name_(std::move(name)), waiting_max_(waiting_max) {}
+  /// With a detector, only what it finds is heard.
+  TranscriptionDesk(speech::Transcriber transcriber, std::optional<speech::Detector> detector, std::string name,
+                    std::size_t waiting_max)
+      : transcriber_(std::move(transcriber)),
+        detector_(std::move(detector)),
+        name_(std::move(name)),
+        waiting_max_(waiting_max) {}
 
   const speech::Transcriber& transcriber() const { return transcriber_; }
   const std::string& name() const { return name_; }
@@ -67,6 +72,7 @@ class TranscriptionDesk {
  private:
   friend class TranscriptionTicket;
   speech::Transcriber transcriber_;
+  std::optional<speech::Detector> detector_;
   std::string name_;
   std::size_t waiting_max_;
   std::mutex mutex_;

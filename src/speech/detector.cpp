@@ -12,6 +12,7 @@
 #include "weft/error.hpp"
 #include "weft/onnx.hpp"
 #include "weft/ops.hpp"
+#include "weft/speech/voice.hpp"
 
 namespace weft::speech {
 namespace {
@@ -133,6 +134,10 @@ std::vector<float> Detector::probabilities(const audio::Sound& sound) const {
 std::vector<Span> Detector::spans(const audio::Sound& sound, const DetectorOptions& options) const {
   return spans_of(probabilities(sound), static_cast<double>(kPiece) / kSpeechRate, sound.seconds(), options);
 }
+
+std::string Detector::describe() const { return "detector of speech, pieces of 32 ms at 16 kHz, on cpu"; }
+
+bool is_detector(const std::filesystem::path& path) { return path.extension() == ".onnx" && !is_voice(path); }
 
 Detector load_detector(const std::filesystem::path& file) {
   return Detector(std::make_shared<detail::DetectorEngine>(file));

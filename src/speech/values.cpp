@@ -32,6 +32,12 @@ Value to_value(const Transcript& t) {
                         {"segments", std::move(segments)}});
 }
 
+Value to_value(const std::vector<Span>& spans) {
+  Value::Array pairs;
+  for (const Span& span : spans) pairs.push_back(Value::array({span.begin, span.end}));
+  return pairs;
+}
+
 TranscribeOptions transcribe_options(const Value& options) {
   TranscribeOptions o;
   std::string task = "transcribe";
@@ -78,6 +84,17 @@ SpeakOptions speak_options(const Value& options) {
       .read("seed", o.seed)
       .read("pause", o.pause)
       .read("is_phonemes", o.is_phonemes)
+      .finish();
+  return o;
+}
+
+DetectorOptions detector_options(const Value& options) {
+  DetectorOptions o;
+  ValueOptions given(options, "spans");
+  given.read("threshold", o.threshold)
+      .read("speech_min", o.speech_min)
+      .read("silence_min", o.silence_min)
+      .read("margin", o.margin)
       .finish();
   return o;
 }

@@ -4,6 +4,7 @@
 #include "io/tensor_source.hpp"
 #include "llm/convert.hpp"
 #include "operations/code_of.hpp"
+#include "speech/tiny_detector.hpp"
 #include "speech/tiny_voice.hpp"
 #include "speech/tiny_whisper.hpp"
 #include "vision/vision_cases.hpp"
@@ -81,6 +82,27 @@ TEST_F(SenseOperations, VisionAnswersAsTheModelsDo) {
   EXPECT_EQ(code("vision.load", members({{"model", "other"}, {"path", "/none"}})), "FILE_ERROR");
   call("vision.unload", members({{"model", "clip"}}));
   EXPECT_EQ(code("vision.describe", members({{"model", "clip"}})), "VISION_MODEL_NOT_FOUND");
+}
+
+TEST_F(SenseOperations, ADetectorFindsTheSpeech) {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "ears.onnx").string();
+  test::put_detector(path);
+  EXPECT_EQ(call("speech.load", members({{"model", "d"}, {"path", path}}))["kind"], Value("detector"));
+  audio::Sound sound{std::vector<float>(16000, 0), 1, 16000};
+  std::fill(sound.samples.begin() + 5000, sound.samples.begin() + 9000, 0.02f);
+  const Value input = members({{"model", "d"}, {"sound", audio::to_tensor(sound)}, {"rate", sound.rate}});
+  const Value found = call("speech.spans", input)["spans"];
+  EXPECT_EQ(found, speech::to_value(speech::load_detector(path).spans(sound)));
+  ASSERT_EQ(found.elements().size(), 1u);
+  EXPECT_NEAR(found[std::size_t{0}][std::size_t{0}].number(), 5000.0 / 16000, 0.1);
+  EXPECT_NEAR(found[std::size_t{0}][std::size_t{1}].number(), 9000.0 / 16000, 0.1);
+  Value strict = input;
+  strict.members().set("speech_min", 1);
+  EXPECT_TRUE(call("speech.spans", strict)["spans"].elements().empty());
+  EXPECT_EQ(code("speech.transcribe", input), "WRONG_MODEL");
+  strict.members().set("margin", 61);
+  EXPECT_NE(code("speech.spans", strict), "");
 }
 
 TEST_F(SenseOperations, SpeechIsWrittenDownSegmentBySegment) {

@@ -63,6 +63,36 @@ def put_voice(folder, name="predicted"):
     return folder
 
 
+def put_detector(path, factor=50.0):
+    """A detector of speech in the layout of Silero's: its probability is a factor of the mean size of what it hears. As a file of ONNX."""
+    def field(number, content):
+        if isinstance(content, int):
+            return varint(number << 3) + varint(content)
+        return varint(number << 3 | 2) + varint(len(content)) + content
+
+    def varint(value):
+        out = b""
+        while value > 127:
+            out, value = out + bytes([value & 127 | 128]), value >> 7
+        return out + bytes([value])
+
+    def port(name, kind, shape):
+        extents = b"".join(field(1, field(1, extent)) for extent in shape)
+        return field(1, name.encode()) + field(2, field(1, field(1, kind) + field(2, extents)))
+
+    def node(kind, inputs, output, attributes=b""):
+        return field(1, b"".join(field(1, name.encode()) for name in inputs) + field(2, output.encode()) + field(4, kind.encode()) + attributes)
+
+    axes = field(5, field(1, b"axes") + field(8, 1) + field(20, 7))
+    graph = (node("Abs", ["input"], "size") + node("ReduceMean", ["size"], "mean", axes) + node("Mul", ["mean", "factor"], "output") +
+             node("Identity", ["state"], "stateN") + field(2, b"detector") +
+             field(5, field(2, 1) + field(8, b"factor") + field(9, struct.pack("<f", factor))) +
+             b"".join(field(11, port(*p)) for p in (("input", 1, [1, 576]), ("state", 1, [2, 1, 128]), ("sr", 7, []))) +
+             b"".join(field(12, port(*p)) for p in (("output", 1, [1, 1]), ("stateN", 1, [2, 1, 128]))))
+    path.write_bytes(field(1, 8) + field(7, graph) + field(8, field(1, b"") + field(2, 13)))
+    return path
+
+
 def put_weights(folder, shapes, scale_of):
     draw, header, data = random.Random(1), {}, b""
     for name, shape in sorted(shapes.items()):
@@ -76,7 +106,7 @@ def put_weights(folder, shapes, scale_of):
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + data)
 
 
-def put_sound(path, seconds=1.0, rate=16000):
+def put_sound(path, seconds=1.0, rate=16000, loudness=1.0):
     """A rising tone, as another program writes it."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(2)
@@ -84,6 +114,6 @@ def put_sound(path, seconds=1.0, rate=16000):
         file.setframerate(rate)
         for t in range(int(seconds * rate)):
             s = t / rate
-            value = int(16000 * math.sin(2 * math.pi * (200 * s + 900 * s * s)))
+            value = int(16000 * loudness * math.sin(2 * math.pi * (200 * s + 900 * s * s)))
             file.writeframesraw(struct.pack("<hh", value, value))
     return path

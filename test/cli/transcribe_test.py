@@ -94,6 +94,15 @@ class Transcribe(Folder):
         self.assertIn("knows one language", self.weft("transcribe", "letters", "a.wav", "--detect", code=USAGE))
         self.assertIn("without beams", self.weft("transcribe", "letters", "a.wav", "--beam-size", "3", code=USAGE))
 
+    def test_only_what_a_detector_finds_is_heard(self):
+        tiny_speech.put_detector(self.folder / "ears.onnx")
+        tiny_speech.put_detector(self.folder / "deaf.onnx", 0)
+        tiny_speech.put_moonshine(self.folder / "heard")
+        heard = lambda *more: self.weft("transcribe", "heard", "a.wav", "--format", "json", "--max-tokens", "9", *NOISE, *more)  # noqa: E731
+        self.assertEqual(json.loads(heard("--detector", "deaf.onnx"))["segments"], [])
+        self.assertAlmostEqual(json.loads(heard("--detector", "ears.onnx"))["segments"][0]["end"], json.loads(heard())["segments"][0]["end"], 3)
+        self.assertIn("none.onnx", self.weft("transcribe", "heard", "a.wav", "--detector", "none.onnx", code=FILE))
+
     def test_a_moonshine(self):
         tiny_speech.put_moonshine(self.folder / "moon")
         whole = json.loads(self.weft("transcribe", "moon", "a.wav", "--format", "json", "--max-tokens", "9", *NOISE))

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "script/run_script.hpp"
+#include "speech/tiny_detector.hpp"
 #include "speech/tiny_voice.hpp"
 #include "speech/tiny_whisper.hpp"
 #include "vision/vision_cases.hpp"
@@ -126,6 +127,33 @@ try { model.transcribe(audio.read("$/a.wav"), { langauge: "de" }); } catch (erro
 )"),
             times + fmt::format("{} de 1 en,de,fr\n0 true\n{} 1,{}\nno more\nUsageError\n", wanted.segments.size(),
                                 said.rate, said.samples.size()));
+}
+
+TEST(ScriptMedia, ADetectorFindsTheSpeech) {
+  const test::TemporaryFolder folder;
+  test::put_detector(folder / "ears.onnx");
+  std::filesystem::create_symlink(folder / "ears.onnx", folder / "link.onnx");
+  audio::Sound sound{std::vector<float>(16000, 0), 1, 16000};
+  std::fill(sound.samples.begin() + 5000, sound.samples.begin() + 9000, 0.02f);
+  audio::save_wav(folder / "a.wav", sound, audio::SampleFormat::f32);
+  const speech::Detector detector = speech::load_detector(folder / "ears.onnx");
+  const std::vector<speech::Span> wanted = detector.spans(sound), loose = detector.spans(sound, {.threshold = 0.1});
+  ASSERT_EQ(wanted.size(), 1u);
+  EXPECT_EQ(printed_by(folder.path(), R"(
+import { audio, speech } from "weft";
+const detector = speech.detector("$/ears.onnx");
+const sound = audio.read("$/a.wav");
+for (const [begin, end] of detector.spans(sound)) console.log(begin.toFixed(4), end.toFixed(4));
+for (const [begin, end] of detector.spans(sound, { threshold: 0.1 })) console.log(begin.toFixed(4), end.toFixed(4));
+console.log(detector.spans(sound, { speechMin: 1, silenceMin: 0.2, margin: 0 }).length);
+const refused = f => { try { f(); console.log("taken"); } catch (error) { console.log(error.name); } };
+refused(() => detector.spans(sound, { threshhold: 0.1 }));
+refused(() => detector.spans(sound, { threshold: 2 }));
+refused(() => detector.transcribe(sound));
+refused(() => speech.detector("$/link.onnx"));
+)"),
+            fmt::format("{:.4f} {:.4f}\n{:.4f} {:.4f}\n0\nUsageError\nUsageError\nUsageError\nAccessError\n",
+                        wanted[0].begin, wanted[0].end, loose.at(0).begin, loose.at(0).end));
 }
 
 TEST(ScriptMedia, OnlyWhatIsGrantedIsRead) {

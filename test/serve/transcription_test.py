@@ -161,6 +161,29 @@ class Transcriptions(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
+    def test_a_moonshine_hears_what_a_detector_finds(self):
+        tiny_speech.put_moonshine(self.folder / "moon")
+        tiny_speech.put_detector(self.folder / "ears.onnx")
+        quiet = tiny_speech.put_sound(self.folder / "quiet.wav", 2, 16000, loudness=0.01).read_bytes()
+        texts = {}
+        for options in (["moon"], ["moon", "--detector", "ears.onnx"]):
+            server = Server(self.folder, *options)
+            try:
+                for sound in (quiet, self.wav):
+                    status, answer = server.ask("POST", "/v1/audio/transcriptions", form([("file", sound, "a.wav"), ("response_format", "verbose_json"), ("temperature", "0.5")]))
+                    self.assertEqual(status, 200, answer)
+                    texts[len(options), sound == quiet] = len(answer["segments"])
+                status, answer = server.ask("POST", "/v1/audio/transcriptions", form([("file", self.wav, "a.wav"), ("response_format", "srt"), ("timestamp_granularities[]", "word")]))
+                self.assertEqual(status, 400, answer)
+                self.assertIn("does not know the times of words", answer["error"]["message"])
+            finally:
+                self.assertEqual(server.stop(), 0)
+        self.assertEqual(texts, {(1, True): 1, (1, False): 1, (3, True): 0, (3, False): 1})
+        tiny_speech.put_voice(self.folder / "mouth only")
+        refused = subprocess.run([WEFT, "serve", "mouth only", "--detector", "ears.onnx", "--port", "0"], cwd=self.folder, capture_output=True, text=True, timeout=60)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("--detector finds the speech for a speech model", refused.stderr)
+
     def test_a_voice_speaks(self):
         tiny_speech.put_voice(self.folder / "throat", "speakers-predicted")
         server = Server(self.folder, "throat")

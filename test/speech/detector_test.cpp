@@ -6,6 +6,7 @@
 #include "base/json.hpp"
 #include "base/message_of.hpp"
 #include "base/temporary_folder.hpp"
+#include "speech/tiny_detector.hpp"
 #include "weft/error.hpp"
 #include "weft/onnx.hpp"
 #include "weft/ops.hpp"
@@ -35,22 +36,9 @@ TEST(Detector, SpansAreThoseOfSilero) {
   EXPECT_TRUE(spans_of({}, 0.032, 0).empty());
 }
 
-/// A model whose probability is 100 times the mean of what it hears, plus that of its state, which counts the pieces in hundredths.
-void put_model(const std::filesystem::path& path, const std::vector<std::string>& names) {
-  const std::int64_t rate = 16000;
-  const Tensor examples[] = {zeros({1, 576}), zeros({2, 1, 128}), tensor_from_bytes(&rate, Shape{}, DType::i64, kCpu)};
-  onnx::save(path,
-             [](std::span<const Tensor> in) {
-               const Tensor p = mean(in[0], {1}, {.keepdims = true}) * 100 + select(in[1], 0, 0) * 0.0 + mean(in[1]) +
-                                cast(in[2], DType::f32) * 0.0;
-               return std::vector<Tensor>{narrow(p, 1, 0, 1), in[1] + 0.01};
-             },
-             examples, {.inputs = names, .outputs = {"output", "stateN"}});
-}
-
 TEST(Detector, PiecesSeeTheEndOfTheOneBeforeAndTheStateGoesOn) {
   const test::TemporaryFolder folder;
-  put_model(folder / "a.onnx", {"input", "state", "sr"});
+  test::put_detector(folder / "a.onnx", {"input", "state", "sr"});
   const Detector detector = load_detector(folder / "a.onnx");
   audio::Sound sound{std::vector<float>(1200, 0), 1, 16000};
   sound.samples[500] = 0.576f;  // of the first piece, and what the second one sees of it
@@ -71,7 +59,7 @@ TEST(Detector, PiecesSeeTheEndOfTheOneBeforeAndTheStateGoesOn) {
 
 TEST(Detector, OtherModelsAndOptionsAreRefused) {
   const test::TemporaryFolder folder;
-  put_model(folder / "a.onnx", {"input", "h", "sr"});
+  test::put_detector(folder / "a.onnx", {"input", "h", "sr"});
   EXPECT_NE(test::message_of<FileError>([&] {
               load_detector(folder / "a.onnx");
             }).find("has no input \"state\"; is it a detector of Silero"),

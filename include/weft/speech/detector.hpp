@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "weft/audio/sound.hpp"
@@ -41,6 +42,7 @@ class Detector {
   /// The probability of speech in each piece of 512 samples at 16 kHz, the last one with silence behind it.
   std::vector<float> probabilities(const audio::Sound& sound) const;
   std::vector<Span> spans(const audio::Sound& sound, const DetectorOptions& options = {}) const;
+  std::string describe() const;  ///< what it is, in a line
 
  private:
   friend Detector load_detector(const std::filesystem::path& file);
@@ -51,5 +53,7 @@ class Detector {
 /// Loads Silero's detector of version 5 or 6 (.onnx, with the inputs input, state and sr). It runs on the CPU: a piece of sound takes less
 /// time than its way to a GPU. Errors: FileError for another model, and as onnx::load.
 Detector load_detector(const std::filesystem::path& file);
+/// Whether a path is that of a model in ONNX's format without the settings of a voice beside it.
+bool is_detector(const std::filesystem::path& path);
 
 }  // namespace weft::speech

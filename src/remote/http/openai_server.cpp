@@ -448,8 +448,10 @@ void OpenAiServer::set_model(llm::Model model) {
   state_->shared.serving = std::move(serving);
 }
 
-void OpenAiServer::set_transcriber(speech::Transcriber transcriber, const std::string& name) {
-  auto desk = std::make_shared<serve::TranscriptionDesk>(std::move(transcriber), name, state_->shared.own.waiting_max);
+void OpenAiServer::set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
+                                   const std::string& name) {
+  auto desk = std::make_shared<serve::TranscriptionDesk>(std::move(transcriber), std::move(detector), name,
+                                                         state_->shared.own.waiting_max);
   const std::lock_guard lock(state_->shared.mutex);
   state_->shared.desk = std::move(desk);
 }

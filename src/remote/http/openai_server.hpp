@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,9 @@ class OpenAiServer {
 
   /// From here on, requests are answered.
   void set_model(llm::Model model);
-  void set_transcriber(speech::Transcriber transcriber, const std::string& name);
+  /// With a detector, only what it finds in a sound is heard.
+  void set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
+                       const std::string& name);
   void set_voice(speech::Voice voice, const std::string& name);
   /// Refuses new requests, and waits until those under way have ended or the time is over.
   void drain(std::chrono::milliseconds time);
