@@ -409,8 +409,15 @@ void run(const kernel::AttentionKernel& kernel, std::vector<Values>& buffers) {
           p[static_cast<std::size_t>(j)] = dot * kernel.scale + (adds ? bias(i, j) : 0);
           top = std::max(top, p[static_cast<std::size_t>(j)]);
         }
+        if (kernel.backward) {
+          // What is given, not what the scores make: sinks are in it.
+          top = read(kernel.logsumexp, (b * kernel.heads + h) * queries + i, buffers);
+          total = std::isinf(top) && top < 0 ? 0 : 1;
+        }
+        double sum_of_row = 0;
         for (Extent j = 0; j < keys; ++j)
-          if (sees(i, j)) total += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
+          if (sees(i, j)) sum_of_row += p[static_cast<std::size_t>(j)] = std::exp(p[static_cast<std::size_t>(j)] - top);
+        if (!kernel.backward) total = sum_of_row;
         for (double& x : p) x = total == 0 ? 0 : x / total;  // a NaN reaches the whole row
         if (!kernel.backward) {
           for (Extent c = 0; c < width; ++c) {

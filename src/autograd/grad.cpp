@@ -431,6 +431,7 @@ class Reverse {
     // Differentiates the decomposition with placeholders for the inputs. The inputs may be equal or depend on each other, and
     // views of them may cancel; placeholders are separate nodes.
     graph::NodeFields fields = n;
+    fields.parts.clear();  // those of a composite are made of its own inputs
     std::unordered_set<const Node*> wanted;
     for (std::size_t i = 0; i < fields.inputs.size(); ++i) {
       const NodeRef& x = n.inputs[i];

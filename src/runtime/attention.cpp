@@ -16,7 +16,8 @@ Tensor seed_for(double dropout) { return dropout > 0 && dropout <= 1 ? runtime::
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Where where) {
   return graph::call(graph::public_attention_row(),
-                     {q, k, v, options.mask, options.lengths, options.key_lengths, seed_for(options.dropout)},
+                     {q, k, v, options.mask, options.lengths, options.key_lengths, seed_for(options.dropout),
+                      options.sinks, options.slopes},
                      graph::PublicAttentionAttributes{options.causal, options.scale, options.window, options.dropout},
                      where);
 }

@@ -259,15 +259,42 @@ TEST_F(Kernels, AttentionWithMasksLengthsAndDropout) {
     if (c.key_lengths) options.key_lengths = lengths_of(c.keys, std::max(c.sequences, 1));
     // A seed of the test's own, because random state is not an argument.
     if (c.dropout > 0) seed = arguments.make({2}, {77, 6}, DType::u32);
-    const Tensor y =
-        graph::call(graph::public_attention_row(), {q, k, v, options.mask, options.lengths, options.key_lengths, seed},
-                    graph::PublicAttentionAttributes{options.causal, 0, options.window, c.dropout}, Where::current());
+    const Tensor y = graph::call(
+        graph::public_attention_row(), {q, k, v, options.mask, options.lengths, options.key_lengths, seed, {}, {}},
+        graph::PublicAttentionAttributes{options.causal, 0, options.window, c.dropout}, Where::current());
     const Tensor inputs[] = {q, k, v}, weights = random(arguments, y.shape());
     std::vector<Tensor> outputs = grad(sum(y * weights), inputs);
     outputs.push_back(y);
     expect_like_reference(outputs, arguments, 2e-4, 1e-5);
     if (c.mask != Mask::added || !is_cpu()) continue;
     expect_like_reference({grad(sum(y * weights), options.mask)}, arguments, 2e-4, 1e-5);
+  }
+}
+
+TEST_F(Kernels, AttentionWithSinksAndSlopes) {
+  struct Case {
+    const char* name;
+    Extent heads, kv_heads, queries, keys, width, window;
+    bool causal, sinks, slopes;
+  };
+  constexpr Case kCases[] = {{"both, a window", 4, 2, 37, 41, 12, 19, true, true, true},
+                             {"sinks to both sides", 2, 2, 70, 33, 16, 0, false, true, false},
+                             {"slopes to both sides", 2, 1, 21, 35, 8, 0, false, false, true}};
+  for (std::size_t n = 0; n < (is_cpu() ? std::size(kCases) : 1); ++n) {
+    const Case& c = kCases[n];
+    SCOPED_TRACE(c.name);
+    Arguments arguments;
+    const Tensor q = random(arguments, {2, c.heads, c.queries, c.width}),
+                 k = random(arguments, {2, c.kv_heads, c.keys, c.width}),
+                 v = random(arguments, {2, c.kv_heads, c.keys, c.width});
+    AttentionOptions options{.causal = c.causal, .window = c.window};
+    std::vector<Tensor> inputs = {q, k, v};
+    if (c.sinks) inputs.push_back(options.sinks = random(arguments, {c.heads}, -1, 2));
+    if (c.slopes) inputs.push_back(options.slopes = random(arguments, {c.heads}, 0, 1));
+    const Tensor y = attention(q, k, v, options), weights = random(arguments, y.shape());
+    std::vector<Tensor> outputs = grad(sum(y * weights), inputs);
+    outputs.push_back(y);
+    expect_like_reference(outputs, arguments, 3e-4, 2e-5);
   }
 }
 

@@ -1,10 +1,13 @@
 // Attention means the same as one kernel and as what it is made of, also where a query sees no key.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include "base/json.hpp"
 #include "weft/compile.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
@@ -102,6 +105,73 @@ TEST(Attention, AQueryWhoseMaskShowsItNothingGivesZeroAndNoGradient) {
     }
     for (const Tensor& x : g)
       for (const float value : x.to_vector<float>()) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+// Every element that make_attention.py keeps of a tensor.
+void expect_chosen(const Tensor& x, const Json& golden, double tolerance, const std::string& what) {
+  const std::vector<float> values = x.to_vector<float>();
+  const std::size_t step = std::max<std::size_t>(1, values.size() / 40);
+  ASSERT_EQ((values.size() + step - 1) / step, golden.size()) << what;
+  for (std::size_t i = 0; i < golden.size(); ++i) {
+    const double wanted = golden[i].get<double>();
+    ASSERT_NEAR(static_cast<double>(values[i * step]), wanted, tolerance * std::max(1.0, std::abs(wanted)))
+        << what << " " << i;
+  }
+}
+
+TEST(Attention, SinksAndSlopesAreThoseOfPyTorch) {
+  for (const bool fused : {true, false}) {
+    const bool before = compile_settings().fused_composites;
+    compile_settings().fused_composites = fused;
+    for (const Json& c : read_json_file(WEFT_TEST_ATTENTION)) {
+      SCOPED_TRACE(c["name"].get<std::string>() + (fused ? ", one kernel" : ", parts"));
+      const auto size = [&](const char* key) { return c[key].get<Extent>(); };
+      const Extent heads = size("heads"), width = size("width");
+      std::vector<Tensor> inputs = {wave({size("batch"), heads, size("queries"), width}, 0),
+                                    wave({size("batch"), size("kv_heads"), size("keys"), width}, 1),
+                                    wave({size("batch"), size("kv_heads"), size("keys"), width}, 2)};
+      AttentionOptions options{.causal = c["causal"].get<bool>(), .window = size("window")};
+      if (c["sinks"].get<bool>()) inputs.push_back(options.sinks = wave({heads}, 3));
+      if (c["slopes"].get<bool>()) {
+        const Tensor root = wave({heads}, 4);
+        inputs.push_back(options.slopes = detach(root * root));
+      }
+      if (!c["lengths"].is_null()) {
+        std::vector<std::int32_t> lengths;
+        for (const Json& row : c["lengths"])
+          for (const Json& each : row) lengths.push_back(each.get<std::int32_t>());
+        options.lengths = tensor<std::int32_t>(lengths, {size("batch"), static_cast<Extent>(c["lengths"][0].size())});
+      }
+      const Tensor y = attention(inputs[0], inputs[1], inputs[2], options);
+      expect_chosen(y, c["y"], 1e-4, "result");  // the inputs are sines of numbers in f32
+      const std::vector<Tensor> first = grad(sum(y * y * wave(y.shape(), 5)), inputs);
+      Tensor squares = zeros({});
+      for (std::size_t i = 0; i < first.size(); ++i) {
+        expect_chosen(first[i], c["gradients"][i], 5e-4, "gradient " + std::to_string(i));
+        squares = squares + sum(first[i] * first[i]);
+      }
+      const std::vector<Tensor> second = grad(squares, inputs);
+      for (std::size_t i = 0; i < second.size(); ++i)
+        expect_chosen(second[i], c["second"][i], 2e-3, "second " + std::to_string(i));
+    }
+    compile_settings().fused_composites = before;
+  }
+}
+
+// A sequence of thousands of positions, whose slopes the types of half a float cannot hold as they are.
+TEST(Attention, SlopesReachFarInNarrowTypes) {
+  const Extent keys = 3000;
+  const Tensor q = wave({1, 2, 4, 8}, 0), k = wave({1, 2, keys, 8}, 1), v = wave({1, 2, keys, 8}, 2);
+  const Tensor slopes = tensor<float>({0.7071f, 0.0011f}, {2});
+  for (const DType type : {DType::f16, DType::bf16}) {
+    const auto narrow = [&](const Tensor& x) { return cast(x, type); };
+    const auto wide = [&](const Tensor& x) { return cast(narrow(x), DType::f32); };
+    const std::vector<float> made =
+        cast(attention(narrow(q), narrow(k), narrow(v), {.slopes = slopes}), DType::f32).to_vector<float>();
+    const std::vector<float> wanted = attention(wide(q), wide(k), wide(v), {.slopes = slopes}).to_vector<float>();
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(made[i], wanted[i], type == DType::f16 ? 2e-3 : 2e-2) << name_of(type) << " " << i;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "graph/no_grad.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/sink_attention.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 
@@ -26,6 +27,8 @@ struct Scores {
 };
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensor larger(const Tensor& x, const Tensor& y) { return elementwise("maximum", {x, y}); }
 
 Tensor swapped(const Tensor& x) { return Tensor(permute(x.node(), {0, 2, 1, 3})); }
 
@@ -78,6 +81,13 @@ Tensor kept_shares(const Tensor& scores, const Tensor& seed, Extent dropped) {
                       scalar_like(0, scores)});
 }
 
+// The logits of sinks of a call, [B, H, 1 or T, 1]; undefined without.
+Tensor sink_scores(const Call& call) {
+  const std::size_t last = call.inputs().size() - 1;
+  if (&call.row() == &attention_row() || !call.input(last).defined()) return {};
+  return weft::unsqueeze(call.input(last), 3);
+}
+
 Scores scores_of(const Call& call) {
   const Extent heads = call.input(0).dim(2);
   Scores s{swapped(call.input(0)), key_heads(call.input(1), heads), key_heads(call.input(2), heads), {}, {}, {}};
@@ -111,17 +121,20 @@ Scores scores_of(const Call& call) {
   const bool is_blind_before = !mask.causal && mask.window > 0 && mask.shift + mask.window - 1 < 0;
   const bool may_be_blind = keys == 0 || is_blind_at_start || is_blind_at_end || is_blind_before ||
                             extra.mask.defined() || extra.key_spans.defined();
+  const Tensor sinks = sink_scores(call);
   // The sum of no elements is 0, but their maximum does not exist.
   Tensor top =
       weft::detach(keys == 0 ? weft::sum(scores, {-1}, {.keepdims = true}) : amax(scores, {-1}, {.keepdims = true}));
+  if (sinks.defined()) top = keys == 0 ? top + weft::detach(sinks) : larger(top, weft::detach(sinks));
   Tensor is_blind;
   if (may_be_blind) {
-    is_blind = keys == 0 ? full(top.shape(), 1, DType::boolean, top.device())
-                         : elementwise("eq", {top, scalar_like(-kInfinity, top)});
+    is_blind = keys == 0 && !sinks.defined() ? full(top.shape(), 1, DType::boolean, top.device())
+                                             : elementwise("eq", {top, scalar_like(-kInfinity, top)});
     top = elementwise("where", {is_blind, scalar_like(0, top), top});
   }
   const Tensor e = elementwise("exp", {scores - top});
-  const Tensor total = weft::sum(e, {-1}, {.keepdims = true});
+  Tensor total = weft::sum(e, {-1}, {.keepdims = true});
+  if (sinks.defined()) total = total + elementwise("exp", {sinks - top});
   const Tensor divisor = may_be_blind ? elementwise("where", {is_blind, scalar_like(1, total), total}) : total;
   Tensor logsumexp = elementwise("log", {divisor}) + top;
   if (may_be_blind) logsumexp = elementwise("where", {is_blind, scalar_like(-kInfinity, logsumexp), logsumexp});
@@ -166,6 +179,10 @@ std::vector<InputSpec> with_extras(std::vector<InputSpec> inputs) {
   inputs.push_back({.name = "query_spans", .optional = true, .only = {DType::i32}});
   return inputs;
 }
+std::vector<InputSpec> with_sink_input(std::vector<InputSpec> inputs, bool optional) {
+  inputs.push_back({.name = "sinks", .optional = optional});
+  return inputs;
+}
 const CaseInput kNone{.absent = true};
 
 // Adds up what was broadcast from `shape`.
@@ -174,6 +191,25 @@ Tensor summed_to(const Tensor& x, const Shape& shape) {
   for (int i = 0; i < x.rank(); ++i)
     if (shape[i] != x.dim(i)) axes.push_back(i);
   return axes.empty() ? x : weft::sum(x, axes, {.keepdims = true});
+}
+
+// Where a logsumexp is minus infinity: 0, of which differences are no NaN.
+Tensor finite(const Tensor& logsumexp) {
+  return elementwise("where", {elementwise("eq", {logsumexp, scalar_like(-kInfinity, logsumexp)}),
+                               scalar_like(0, logsumexp), logsumexp});
+}
+// [B, H, T] -> [B, T, H, 1].
+Tensor of_results(const Tensor& x) { return weft::unsqueeze(weft::permute(x, {0, 2, 1}), 3); }
+
+Tensors with_sinks(const Call& c) {
+  Tensors inputs(c.inputs().begin(), c.inputs().end() - 1);
+  Tensors made;
+  for (const NodeRef& node : call_nodes(attention_row(), inputs, c.words(), c.where())) made.emplace_back(node);
+  const Tensor &sinks = c.inputs().back(), &logsumexp = made[1];
+  const Tensor top = finite(larger(logsumexp, sinks));
+  const Tensor whole =
+      elementwise("log", {elementwise("exp", {logsumexp - top}) + elementwise("exp", {sinks - top})}) + top;
+  return {made[0] * of_results(elementwise("exp", {logsumexp - finite(whole)})), whole};
 }
 
 void check_extras(const Call& c) {
@@ -196,6 +232,13 @@ void check_extras(const Call& c) {
     c.shape_error("query_spans is not [B, S, 2]");
   if (extra.key_spans.defined() != extra.query_spans.defined())
     c.usage_error("give both key_spans and query_spans, or neither");
+  if (&c.row() != &attention_row())
+    if (const Tensor& sinks = c.inputs().back(); sinks.defined()) {
+      const bool fits = sinks.rank() == 3 && sinks.dim(0) == q.dim(0) && sinks.dim(1) == q.dim(2) &&
+                        (sinks.dim(2) == 1 || sinks.dim(2) == q.dim(1));
+      if (!fits) c.shape_error("sinks is neither [B, H, 1] nor [B, H, T]");
+      if (sinks.dtype() != q.dtype()) c.dtype_error("sinks is not of q's dtype");
+    }
   const Extent dropped = c.attributes<AttentionAttributes>().dropped;
   if (dropped > 0 && !extra.seed.defined()) c.usage_error("shares are dropped, but there is no seed");
   if (extra.seed.defined() && extra.seed.shape() != Shape{2}) c.shape_error("seed is not u32 [2]");
@@ -204,7 +247,7 @@ void check_extras(const Call& c) {
 }  // namespace
 
 AttentionInputs::AttentionInputs(const Call& call) {
-  const std::size_t first = &call.row() == &attention_row() ? 3 : 6;
+  const std::size_t first = &call.row() == &attention_backward_row() ? 6 : 3;
   mask = call.input(first), key_spans = call.input(first + 1), seed = call.input(first + 2),
   query_spans = call.input(first + 3);
 }
@@ -246,8 +289,9 @@ const OpRow& attention_row() {
         if (!g.gradients[0].defined() || g.gradients[1].defined())
           return {};  // a gradient through logsumexp: use the decomposition
         const AttentionInputs extra(g.call);
-        const Tensors inputs{g.call.input(0), g.call.input(1), g.call.input(2), g.results[0], g.results[1],
-                             g.gradients[0],  extra.mask,      extra.key_spans, extra.seed,   extra.query_spans};
+        const Tensors inputs{g.call.input(0), g.call.input(1),   g.call.input(2), g.results[0],
+                             g.results[1],    g.gradients[0],    extra.mask,      extra.key_spans,
+                             extra.seed,      extra.query_spans, Tensor()};
         Tensors back;
         for (const NodeRef& node : call_nodes(attention_backward_row(), inputs, g.call.words(), g.call.where()))
           back.emplace_back(node);
@@ -299,16 +343,20 @@ const OpRow& attention_backward_row() {
   static const OpRow row{
       .name = "fused_attention_backward",
       .family = "attention",
-      .inputs = with_extras({{"q", ops::DTypes::floats},
-                             {"k", ops::DTypes::floats},
-                             {"v", ops::DTypes::floats},
-                             {"o", ops::DTypes::floats},
-                             {"logsumexp", ops::DTypes::floats},
-                             {"d_o", ops::DTypes::floats}}),
+      .inputs = with_sink_input(with_extras({{"q", ops::DTypes::floats},
+                                             {"k", ops::DTypes::floats},
+                                             {"v", ops::DTypes::floats},
+                                             {"o", ops::DTypes::floats},
+                                             {"logsumexp", ops::DTypes::floats},
+                                             {"d_o", ops::DTypes::floats}}),
+                                /*optional=*/true),
       .attributes = kernel_attributes(),
       .result = "that of q",
       .several_outputs = true,
-      .doc = "Gradients of fused_attention to q, k and v, from its results and the gradient of the first.",
+      .doc =
+          "Gradients of fused_attention to q, k and v, from its results and the gradient of the first; of "
+          "sink_attention if there "
+          "are sinks, which kernels do not need: the logsumexp has them in it.",
       .infer =
           [](const Call& c) {
             check_extras(c);
@@ -326,6 +374,61 @@ const OpRow& attention_backward_row() {
           },
       .form = KernelForm::attention,
       .flops = [](const Call& c) { return attention_flops(c, 5); }};
+  return row;
+}
+
+const OpRow& sink_attention_row() {
+  static const OpRow row{
+      .name = "sink_attention",
+      .family = "attention",
+      .inputs = with_sink_input(
+          with_extras({{"q", ops::DTypes::floats}, {"k", ops::DTypes::floats}, {"v", ops::DTypes::floats}}), false),
+      .attributes = kernel_attributes(),
+      .result = "that of q",
+      .several_outputs = true,
+      .doc =
+          "fused_attention with a logit for each query, sinks [B, H, 1] or [B, H, T], that takes part in the softmax "
+          "and has no "
+          "value; the logsumexp has it in it.",
+      .infer = [](const Call& c) { return attention_row().infer(c); },
+      .decompose = with_sinks,
+      .gradient = [](const GradientCall& g) -> Tensors {
+        if (!g.gradients[0].defined() || g.gradients[1].defined()) return {};  // as fused_attention
+        const AttentionInputs extra(g.call);
+        const Tensor &o = g.results[0], &logsumexp = g.results[1], &d_o = g.gradients[0], &sinks = g.call.input(7);
+        const Tensors inputs{g.call.input(0), g.call.input(1), g.call.input(2),   o,    logsumexp, d_o, extra.mask,
+                             extra.key_spans, extra.seed,      extra.query_spans, sinks};
+        Tensors back;
+        for (const NodeRef& node : call_nodes(attention_backward_row(), inputs, g.call.words(), g.call.where()))
+          back.emplace_back(node);
+        back.resize(7);
+        if (extra.mask.defined() && is_float(extra.mask.dtype()))
+          back[3] = summed_to(score_gradient(scores_of(g.call), d_o), extra.mask.shape());
+        // A sink only takes shares from the others: its own share, times what the result is worth.
+        const Tensor share = elementwise("exp", {sinks - finite(logsumexp)});
+        const Tensor worth = weft::permute(weft::sum(d_o * o, {3}), {0, 2, 1});
+        back.push_back(summed_to(share * worth, sinks.shape()) * -1.0);
+        return back;
+      },
+      .cases = {{"causal",
+                 {{{2, 9, 3, 8}}, {{2, 9, 3, 8}}, {{2, 9, 3, 8}}, kNone, kNone, kNone, kNone, {{2, 3, 1}, -1, 2}}},
+                {"of each query, a window, shared heads",
+                 {{{1, 5, 4, 8}}, {{1, 12, 2, 8}}, {{1, 12, 2, 8}}, kNone, kNone, kNone, kNone, {{1, 4, 5}, -1, 2}},
+                 {{"window", Extent{3}}, {"shift", Extent{7}}}},
+                {"queries that see nothing",
+                 {{{1, 4, 2, 8}},
+                  {{1, 3, 2, 8}},
+                  {{1, 3, 2, 8}},
+                  {.shape = {1, 1, 4, 3}, .type = DType::boolean, .values = {1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0}},
+                  kNone,
+                  kNone,
+                  kNone,
+                  {{1, 2, 1}, -1, 2}},
+                 {{"causal", false}}}},
+      .errors = {{"sinks of heads alone",
+                  {{{1, 3, 2, 4}}, {{1, 3, 2, 4}}, {{1, 3, 2, 4}}, kNone, kNone, kNone, kNone, {{2}}},
+                  {},
+                  "sinks is neither [B, H, 1] nor [B, H, T]"}}};
   return row;
 }
 
@@ -408,7 +511,9 @@ const OpRow& swiglu_row() {
 
 }  // namespace
 
-OpRows attention_rows() { return {&attention_row(), &attention_backward_row(), &rope_row(), &swiglu_row()}; }
+OpRows attention_rows() {
+  return {&attention_row(), &attention_backward_row(), &sink_attention_row(), &rope_row(), &swiglu_row()};
+}
 
 }  // namespace graph
 

@@ -4,17 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "graph/attention.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
+#include "graph/ops/attention_slopes.hpp"
+#include "graph/sink_attention.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/networks.hpp"
 
 namespace weft::graph {
 namespace {
 
+constexpr double kInfiniteBias = std::numeric_limits<double>::infinity();
 constexpr const char* kDropoutText = "probability that a share of a key becomes 0, in parts of 256; needs a seed";
+
+const CaseInput kAbsent{.absent = true};
 
 InputSpec seed_input() { return {.name = "seed", .optional = true, .only = {DType::u32}}; }
 
@@ -70,9 +76,10 @@ Tensor padded_width(const Tensor& x, Extent width) {
   return weft::concat(parts, 3);
 }
 
-/// The op with kernels, of q [B, H, T, D], k [B, Hkv, S, D] and v [B, Hkv, S, E].
+/// The op with kernels, of q [B, H, T, D], k [B, Hkv, S, D] and v [B, Hkv, S, E]; sinks are undefined or those of sink_attention.
 Tensor fused(const Call& c, Tensor q, Tensor k, Tensor v, const Tensor& mask, const Tensor& key_spans,
-             const Tensor& query_spans, const Tensor& seed, double dropout, AttentionAttributes attributes) {
+             const Tensor& query_spans, const Tensor& seed, double dropout, AttentionAttributes attributes,
+             const Tensor& sinks = {}) {
   const Extent width = v.dim(3), padded = std::max(q.dim(3), width);
   if (attributes.scale == 0) attributes.scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
   // A window that covers everything is dropped.
@@ -83,14 +90,21 @@ Tensor fused(const Call& c, Tensor q, Tensor k, Tensor v, const Tensor& mask, co
     return Tensor(permute(padded_width(x, padded).node(), {0, 2, 1, 3}));
   };
   const bool narrower = mask.defined() && mask.dtype() != DType::boolean && mask.dtype() != q.dtype();
-  const Tensors inputs{positions_first(q), positions_first(k),
-                       positions_first(v), narrower ? weft::cast(mask, q.dtype()) : mask,
-                       key_spans,          attributes.dropped > 0 ? seed : Tensor(),
-                       query_spans};
-  Tensor y(permute(call_nodes(attention_row(), inputs, words_of(attention_row().attributes, attributes), c.where())[0],
-                   {0, 2, 1, 3}));
+  Tensors inputs{positions_first(q), positions_first(k),
+                 positions_first(v), narrower ? weft::cast(mask, q.dtype()) : mask,
+                 key_spans,          attributes.dropped > 0 ? seed : Tensor(),
+                 query_spans};
+  if (sinks.defined()) inputs.push_back(sinks);
+  const OpRow& row = sinks.defined() ? sink_attention_row() : attention_row();
+  Tensor y(permute(call_nodes(row, inputs, words_of(row.attributes, attributes), c.where())[0], {0, 2, 1, 3}));
   if (padded > width) y = weft::slice(y, 3, 0, width);
   return dropout == 1 ? y * 0.0 : y;
+}
+
+void check_of_heads(const Call& c, std::size_t i, const char* name) {
+  const Tensor& x = c.input(i);
+  if (x.defined() && x.shape() != Shape{c.input(0).dim(1)})
+    c.shape_error(fmt::format("{} is not a number for each of the {} heads", name, c.input(0).dim(1)));
 }
 
 // ---- Sequences of given lengths --------------------------------------------------------------------------------------------
@@ -176,7 +190,9 @@ const OpRow& public_attention_row() {
                  {.name = "mask", .optional = true},
                  {.name = "lengths", .optional = true, .only = {DType::i32}},
                  {.name = "key_lengths", .optional = true, .only = {DType::i32}},
-                 seed_input()},
+                 seed_input(),
+                 {.name = "sinks", .dtypes = ops::DTypes::floats, .optional = true},
+                 {.name = "slopes", .dtypes = ops::DTypes::floats, .optional = true}},
       .attributes = {field("causal", &Attributes::causal, "whether query i sees keys j <= i + (keys - queries) only",
                            {.aliases = {"is_causal"}}),
                      field("scale", &Attributes::scale, "factor of the scores; 0: 1/sqrt(D)"),
@@ -184,7 +200,10 @@ const OpRow& public_attention_row() {
                            "keys that a query sees to either side, its own included; 0: all"),
                      field("dropout", &Attributes::dropout, kDropoutText, {.least = 0, .most = 1})},
       .result = "that of q",
-      .doc = "softmax(scale q k^T + mask) v; q [B, H, T, D], k and v [B, Hkv, S, D] where Hkv divides H.",
+      .doc =
+          "softmax(scale q k^T + mask) v; q [B, H, T, D], k and v [B, Hkv, S, D] where Hkv divides H. Each head may "
+          "have a logit in the "
+          "softmax without a value (sinks), and a slope by which scores fall with the distance.",
       .formula = "softmax(scale q k^T + mask) v",
       .infer =
           [](const Call& c) {
@@ -199,58 +218,121 @@ const OpRow& public_attention_row() {
             check_mask(c, c.input(3), {q.dim(0), q.dim(1), q.dim(2), k.dim(2)});
             check_lengths(c, c.input(4), c.input(5));
             check_dropout(c, attributes.dropout, c.input(6));
+            check_of_heads(c, 7, "sinks");
+            check_of_heads(c, 8, "slopes");
+            if (c.input(8).defined() && !attributes.causal && c.input(5).defined())
+              c.usage_error(
+                  "slopes of queries that see keys on both sides do not know the places of key_lengths; add a mask");
             return std::vector<Result>{like(q)};
           },
       .decompose =
           [](const Call& c) {
-            const Tensor &q = c.input(0), &k = c.input(1), &mask = c.input(3);
-            const auto [causal, scale, window, dropout] = c.attributes<Attributes>();
+            Tensor q = c.input(0), k = c.input(1), mask = c.input(3);
+            const Tensor given_sinks = c.input(7),
+                         slopes = c.input(8).defined() ? weft::cast(c.input(8), exact_type(q)) : c.input(8);
+            auto [causal, scale, window, dropout] = c.attributes<Attributes>();
             const Extent queries = q.dim(2), keys = k.dim(2);
+            if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(q.dim(3)));
             AttentionAttributes attributes{.causal = causal, .scale = scale, .window = window, .shift = keys - queries};
             Spans spans;
             if (c.input(4).defined() || c.input(5).defined()) {
               spans = spans_of_lengths(c.input(4), c.input(5), queries, keys, causal, window);
               attributes = {.causal = false, .scale = scale};
             }
-            return Tensors{fused(c, q, k, c.input(2),
-                                 mask.defined() ? mask_in_four(mask, {q.dim(0), q.dim(1), queries, keys}) : mask,
-                                 spans.keys, spans.queries, c.input(6), dropout, attributes)};
+            if (mask.defined()) mask = mask_in_four(mask, {q.dim(0), q.dim(1), queries, keys});
+            Tensor sinks;
+            if (given_sinks.defined()) sinks = sinks_of(q, given_sinks, causal ? slopes : Tensor(), spans.keys, keys);
+            if (slopes.defined() && causal) {
+              const SlopeChannels channels = slope_channels(q, k, slopes, scale);
+              q = channels.q, k = channels.k;
+            } else if (slopes.defined()) {
+              const Tensor bias = weft::cast(slope_bias(slopes, queries, keys), compute_type(q.dtype()));
+              if (mask.defined() && mask.dtype() == DType::boolean)
+                mask = elementwise("where", {mask, bias, scalar_like(-kInfiniteBias, bias)});
+              else
+                mask = mask.defined() ? weft::cast(mask, bias.dtype()) + bias : bias;
+            }
+            return Tensors{
+                fused(c, q, k, c.input(2), mask, spans.keys, spans.queries, c.input(6), dropout, attributes, sinks)};
           },
-      .cases = {{"causal", {{{2, 3, 17, 8}}, {{2, 3, 17, 8}}, {{2, 3, 17, 8}}}},
-                {"groups of heads", {{{1, 4, 64, 32}}, {{1, 2, 64, 32}}, {{1, 2, 64, 32}}}},
-                {"all keys seen", {{{2, 2, 65, 64}}, {{2, 2, 65, 64}}, {{2, 2, 65, 64}}}, {{"causal", false}}},
-                {"one head of keys, more keys", {{{1, 4, 5, 16}}, {{1, 1, 33, 16}}, {{1, 1, 33, 16}}}},
-                {"one position", {{{1, 1, 1, 4}}, {{1, 1, 1, 4}}, {{1, 1, 1, 4}}}},
-                {"fewer keys", {{{1, 2, 130, 24}}, {{1, 2, 70, 24}}, {{1, 2, 70, 24}}}, {{"causal", false}}},
-                {"a window", {{{1, 2, 20, 8}}, {{1, 2, 20, 8}}, {{1, 2, 20, 8}}}, {{"window", Extent{4}}}},
-                {"a mask, shared heads, a window",
-                 {{{2, 4, 20, 8}}, {{2, 2, 20, 8}}, {{2, 2, 20, 8}}, {{4, 1, 20}}},
-                 {{"window", Extent{9}}}},
-                {"several sequences in one row",
-                 {{{2, 2, 12, 8}},
-                  {{2, 2, 12, 8}},
-                  {{2, 2, 12, 8}},
-                  {.absent = true},
-                  {.shape = {2, 3}, .type = DType::i32, .values = {5, 0, 6, 2, 9, 1}}}},
-                {"keys of different lengths, a window",
-                 {{{2, 2, 3, 8}},
-                  {{2, 2, 12, 8}},
-                  {{2, 2, 12, 8}},
-                  {.absent = true},
-                  {.absent = true},
-                  {.shape = {2}, .type = DType::i32, .values = {12, 5}}},
-                 {{"window", Extent{4}}}},
-                {"dropout",
-                 {{{1, 2, 9, 8}},
-                  {{1, 1, 9, 8}},
-                  {{1, 1, 9, 8}},
-                  {.absent = true},
-                  {.absent = true},
-                  {.absent = true},
-                  {.shape = {2}, .type = DType::u32, .values = {3, 4}}},
-                 {{"dropout", 0.3}}}},
+      .cases =
+          {{"causal", {{{2, 3, 17, 8}}, {{2, 3, 17, 8}}, {{2, 3, 17, 8}}}},
+           {"groups of heads", {{{1, 4, 64, 32}}, {{1, 2, 64, 32}}, {{1, 2, 64, 32}}}},
+           {"all keys seen", {{{2, 2, 65, 64}}, {{2, 2, 65, 64}}, {{2, 2, 65, 64}}}, {{"causal", false}}},
+           {"one head of keys, more keys", {{{1, 4, 5, 16}}, {{1, 1, 33, 16}}, {{1, 1, 33, 16}}}},
+           {"one position", {{{1, 1, 1, 4}}, {{1, 1, 1, 4}}, {{1, 1, 1, 4}}}},
+           {"fewer keys", {{{1, 2, 130, 24}}, {{1, 2, 70, 24}}, {{1, 2, 70, 24}}}, {{"causal", false}}},
+           {"a window", {{{1, 2, 20, 8}}, {{1, 2, 20, 8}}, {{1, 2, 20, 8}}}, {{"window", Extent{4}}}},
+           {"a mask, shared heads, a window",
+            {{{2, 4, 20, 8}}, {{2, 2, 20, 8}}, {{2, 2, 20, 8}}, {{4, 1, 20}}},
+            {{"window", Extent{9}}}},
+           {"several sequences in one row",
+            {{{2, 2, 12, 8}},
+             {{2, 2, 12, 8}},
+             {{2, 2, 12, 8}},
+             {.absent = true},
+             {.shape = {2, 3}, .type = DType::i32, .values = {5, 0, 6, 2, 9, 1}}}},
+           {"keys of different lengths, a window",
+            {{{2, 2, 3, 8}},
+             {{2, 2, 12, 8}},
+             {{2, 2, 12, 8}},
+             {.absent = true},
+             {.absent = true},
+             {.shape = {2}, .type = DType::i32, .values = {12, 5}}},
+            {{"window", Extent{4}}}},
+           {"dropout",
+            {{{1, 2, 9, 8}},
+             {{1, 1, 9, 8}},
+             {{1, 1, 9, 8}},
+             {.absent = true},
+             {.absent = true},
+             {.absent = true},
+             {.shape = {2}, .type = DType::u32, .values = {3, 4}}},
+            {{"dropout", 0.3}}},
+           {"sinks, shared heads, a window",
+            {{{2, 4, 9, 8}}, {{2, 2, 9, 8}}, {{2, 2, 9, 8}}, kAbsent, kAbsent, kAbsent, kAbsent, {{4}, -1, 2}},
+            {{"window", Extent{3}}}},
+           {"slopes, more keys",
+            {{{1, 3, 5, 6}},
+             {{1, 3, 12, 6}},
+             {{1, 3, 12, 6}},
+             kAbsent,
+             kAbsent,
+             kAbsent,
+             kAbsent,
+             kAbsent,
+             {{3}, 0, 1}}},
+           {"slopes to both sides, a mask",
+            {{{1, 2, 7, 8}}, {{1, 2, 7, 8}}, {{1, 2, 7, 8}}, {{7, 7}}, kAbsent, kAbsent, kAbsent, kAbsent, {{2}, 0, 1}},
+            {{"causal", false}}},
+           {"sinks and slopes, several sequences",
+            {{{2, 2, 12, 8}},
+             {{2, 2, 12, 8}},
+             {{2, 2, 12, 8}},
+             kAbsent,
+             {.shape = {2, 3}, .type = DType::i32, .values = {5, 0, 6, 2, 9, 1}},
+             kAbsent,
+             kAbsent,
+             {{2}, -1, 2},
+             {{2}, 0, 1}}}},
       .errors =
-          {{"three axes", {{{2, 3, 4}}, {{2, 3, 4}}, {{2, 3, 4}}}, {}, "not q [B, H, T, D]"},
+          {{"sinks of another number of heads",
+            {{{1, 2, 2, 4}}, {{1, 2, 2, 4}}, {{1, 2, 2, 4}}, kAbsent, kAbsent, kAbsent, kAbsent, {{3}}},
+            {},
+            "sinks is not a number for each of the 2 heads"},
+           {"slopes to both sides and lengths of keys",
+            {{{1, 1, 2, 4}},
+             {{1, 1, 2, 4}},
+             {{1, 1, 2, 4}},
+             kAbsent,
+             kAbsent,
+             {.shape = {1}, .type = DType::i32, .values = {2}},
+             kAbsent,
+             kAbsent,
+             {{1}}},
+            {{"causal", false}},
+            "do not know the places of key_lengths"},
+           {"three axes", {{{2, 3, 4}}, {{2, 3, 4}}, {{2, 3, 4}}}, {}, "not q [B, H, T, D]"},
            {"heads that do not divide", {{{1, 3, 2, 4}}, {{1, 2, 2, 4}}, {{1, 2, 2, 4}}}, {}, "where Hkv divides H"},
            {"negative window",
             {{{1, 1, 2, 4}}, {{1, 1, 2, 4}}, {{1, 1, 2, 4}}},
@@ -373,7 +455,7 @@ namespace weft {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale, Extent window,
                  Where where) {
-  return graph::call(graph::public_attention_row(), {q, k, v, {}, {}, {}, {}},
+  return graph::call(graph::public_attention_row(), {q, k, v, {}, {}, {}, {}, {}, {}},
                      graph::PublicAttentionAttributes{causal, scale, window, 0}, where);
 }
 
