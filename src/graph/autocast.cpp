@@ -60,7 +60,9 @@ constexpr Rule kOps[] = {
 };
 
 // What is added to f32 sums before they are rounded, and so need not be rounded itself.
-bool stays_wide(const InputSpec& input) { return input.name == "bias" || input.name == "mask"; }
+bool stays_wide(const InputSpec& input) {
+  return input.name == "bias" || input.name == "mask" || input.name == "sinks" || input.name == "slopes";
+}
 
 bool is_half(DType type) { return type == DType::f16 || type == DType::bf16; }
 bool takes_part(DType type) { return type == DType::f32 || is_half(type); }
