@@ -94,7 +94,7 @@ float word_as_float(std::uint32_t word) {
 }
 
 /// Whether a softmax was prepared; then compares its results. `bits` becomes those of the results if it is empty.
-bool computes(const Case& c, Extent to_offset, bool in_place, std::vector<std::uint32_t>* bits) {
+bool computes(const Case& c, Extent to_offset, bool in_place, GuardedResult<std::uint32_t>::Words* bits) {
   const std::unique_ptr<Prepared> prepared = prepare_column_softmax(softmax_of(c, to_offset, in_place));
   if (!prepared) return false;
   const std::vector<float> x = values_of(c);
@@ -141,7 +141,7 @@ const Case kCases[] = {
 TEST(ColumnSoftmax, GivesEachColumnItsOwn) {
   for (const Case& c : kCases) {
     Isa last = Isa::baseline;
-    std::vector<std::uint32_t> bits;
+    GuardedResult<std::uint32_t>::Words bits;
     for_each_setting([&] {
       if (isa() != std::exchange(last, isa())) bits.clear();
       EXPECT_TRUE(computes(c, 0, false, &bits));
@@ -152,17 +152,17 @@ TEST(ColumnSoftmax, GivesEachColumnItsOwn) {
 TEST(ColumnSoftmax, WritesAnywhere) {
   const KeepSettings keep;
   for (const Extent offset : {1, 16}) {
-    std::vector<std::uint32_t> bits;
+    GuardedResult<std::uint32_t>::Words bits;
     EXPECT_TRUE(computes({1, 700, 304}, offset, false, &bits));
   }
-  std::vector<std::uint32_t> bits;
+  GuardedResult<std::uint32_t>::Words bits;
   EXPECT_TRUE(computes({2, 700, 301}, 0, true, &bits));
   EXPECT_TRUE(computes({2, 700, 301, 0, true}, 0, true, &(bits = {})));
 }
 
 TEST(ColumnSoftmax, PastTheCaches) {
   const KeepSettings keep;
-  std::vector<std::uint32_t> bits;
+  GuardedResult<std::uint32_t>::Words bits;
   EXPECT_TRUE(computes({2, 2000, 1696}, 0, false, &bits));
   EXPECT_TRUE(computes({2, 2000, 1696, 0, true}, 0, false, &(bits = {})));
   EXPECT_TRUE(computes({1, 4000, 1696}, 3, false, &(bits = {})));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -14,13 +15,25 @@
 
 namespace weft::cpu {
 
+/// Memory that begins at a cache line, as that of tensors does.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* data, std::size_t) { ::operator delete(data, kLine); }
+  bool operator==(const LineAllocator&) const = default;
+};
+
 /// Memory of a result with elements in front of it and behind it that nobody may write.
 template <class Word>
 struct GuardedResult {
+  using Words = std::vector<Word, LineAllocator<Word>>;
   static constexpr Extent kGuard = 16;
   static constexpr Word kUntouched = 0x5a5a5a5a;
   Extent offset;
-  std::vector<Word> words;
+  Words words;
 
   GuardedResult(Extent offset, Extent count)
       : offset(offset), words(static_cast<std::size_t>(offset + count + kGuard), kUntouched) {}

@@ -98,6 +98,14 @@ TEST(TurnedCopy, ResultsBeyondTheCachesToo) {
   }
 }
 
+// Lines are written in pairs; the last one of these is alone.
+TEST(TurnedCopy, AnOddNumberOfLinesBeyondTheCaches) {
+  for_each_setting([] {
+    EXPECT_TRUE(copies<std::uint32_t>({{2560, 2608}, {1, 0}}, DType::f32));
+    EXPECT_TRUE(copies<std::uint64_t>({{1792, 1816}, {1, 0}}, DType::i64));
+  });
+}
+
 TEST(TurnedCopy, LeavesOtherCopiesToLoops) {
   EXPECT_FALSE(copies<std::uint32_t>({{200, 300}, {0, 1}}, DType::f32));        // nothing is turned
   EXPECT_FALSE(copies<std::uint32_t>({{30, 20, 100}, {1, 0, 2}}, DType::f32));  // rows stay whole

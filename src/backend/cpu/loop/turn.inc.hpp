@@ -39,36 +39,57 @@ inline void store_past(T* to, V<T, N> v) {
   store<N>(to, v);
 }
 
-/// The rows that give a cache line of each column come together, so that whole lines are written.
-template <bool streams, class T>
-void turn_lines(const TurnCall& call) {
+/// The rows from number `row` on that give kLines cache lines of each column come together, so that whole lines are written.
+template <int kLines, bool streams, class T>
+void turn_lines(const TurnCall& call, std::int64_t row) {
   constexpr int N = kVectorBytes / static_cast<int>(sizeof(T)), kLine = 64 / static_cast<int>(sizeof(T));
-  constexpr int kLinesAhead = 4;
+  constexpr int kRows = kLines * kLine, kLinesAhead = 4;
+  // Past the caches memory takes parts of lines slowly, and neighbouring lines faster than lines far apart, so they wait in the L1
+  // cache until they are complete.
+  constexpr bool waits = streams && kRows > N;
+  const auto* const from = static_cast<const T*>(call.from) + row * call.from_row;
+  auto* const to = static_cast<T*>(call.to) + row;
+  alignas(64) T near[waits ? N * kRows : 1];
+  std::int64_t c = 0;
+  for (; c + N <= call.columns; c += N) {
+    const T* const block = from + c;
+    if (call.rows_ahead == 0 && c % kLine == 0)
+      for (int i = 0; i < kRows; ++i) __builtin_prefetch(block + i * call.from_row + kLinesAhead * kLine, 0, 2);
+#pragma GCC unroll 1
+    for (int part = 0; part < kRows; part += N) {
+      V<T, N> rows[N];
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) rows[i] = load<N>(block + (part + i) * call.from_row);
+      transpose_lanes<1>(rows);
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) {
+        if constexpr (waits)
+          store<N>(near + i * kRows + part, rows[i]);
+        else
+          store_past<streams, T, N>(to + (c + i) * call.to_row + part, rows[i]);
+      }
+    }
+    if constexpr (waits)
+      for (int i = 0; i < N; ++i)
+#pragma GCC unroll 16
+        for (int part = 0; part < kRows; part += N)
+          store_past<streams, T, N>(to + (c + i) * call.to_row + part, load<N>(near + i * kRows + part));
+    // Behind the stores the requests do not wait for the loads.
+    if (call.rows_ahead > 0 && c % kLine == 0 && row + call.rows_ahead + kRows <= call.rows)
+      for (int i = 0; i < kRows; ++i) __builtin_prefetch(block + (i + call.rows_ahead) * call.from_row, 0, 2);
+  }
+  for (; c < call.columns; ++c)
+    for (int i = 0; i < kRows; ++i) to[c * call.to_row + i] = from[i * call.from_row + c];
+}
+template <bool streams, class T>
+void turn_rows(const TurnCall& call) {
+  constexpr int kLine = 64 / static_cast<int>(sizeof(T));
+  std::int64_t r = 0;
+  if constexpr (streams)
+    for (; r + 2 * kLine <= call.rows; r += 2 * kLine) turn_lines<2, true, T>(call, r);
+  for (; r + kLine <= call.rows; r += kLine) turn_lines<1, streams, T>(call, r);
   const auto* const from = static_cast<const T*>(call.from);
   auto* const to = static_cast<T*>(call.to);
-  std::int64_t r = 0;
-  for (; r + kLine <= call.rows; r += kLine) {
-    std::int64_t c = 0;
-    for (; c + N <= call.columns; c += N) {
-      const T* const block = from + r * call.from_row + c;
-      if (call.rows_ahead == 0 && c % kLine == 0)
-        for (int i = 0; i < kLine; ++i) __builtin_prefetch(block + i * call.from_row + kLinesAhead * kLine, 0, 2);
-#pragma GCC unroll 1
-      for (int part = 0; part < kLine; part += N) {
-        V<T, N> rows[N];
-#pragma GCC unroll 16
-        for (int i = 0; i < N; ++i) rows[i] = load<N>(block + (part + i) * call.from_row);
-        transpose_lanes<1>(rows);
-#pragma GCC unroll 16
-        for (int i = 0; i < N; ++i) store_past<streams, T, N>(to + (c + i) * call.to_row + r + part, rows[i]);
-      }
-      // Behind the stores the requests do not wait for the loads.
-      if (call.rows_ahead > 0 && c % kLine == 0 && r + call.rows_ahead + kLine <= call.rows)
-        for (int i = 0; i < kLine; ++i) __builtin_prefetch(block + (i + call.rows_ahead) * call.from_row, 0, 2);
-    }
-    for (; c < call.columns; ++c)
-      for (int i = 0; i < kLine; ++i) to[c * call.to_row + r + i] = from[(r + i) * call.from_row + c];
-  }
   for (; r < call.rows; ++r)
     for (std::int64_t c = 0; c < call.columns; ++c) to[c * call.to_row + r] = from[r * call.from_row + c];
 }
@@ -76,7 +97,7 @@ template <class T>
 void turn(const TurnCall& call) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
   const bool aligned = reinterpret_cast<std::uintptr_t>(call.to) % 64 == 0 && call.to_row % kLine == 0;
-  call.streams&& aligned ? turn_lines<true, T>(call) : turn_lines<false, T>(call);
+  call.streams&& aligned ? turn_rows<true, T>(call) : turn_rows<false, T>(call);
 }
 
 }  // namespace
