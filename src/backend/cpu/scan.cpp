@@ -39,7 +39,6 @@ constexpr Extent kRun = RunWriter<float>::kRun;
 constexpr Extent kTaskElements = 1 << 15;
 constexpr Extent kLongLinesMax = 16;  // whose chunks are shared: more lines keep all threads busy as they are
 constexpr Extent kChunk = 1 << 15;    // elements of a long line that a task adds up, and then scans from its cache
-constexpr Extent kPiece = 512;        // elements of it, between requests for the next chunk
 constexpr std::chrono::microseconds kSpin{50};  // for the chunk before, until another program may run
 constexpr Extent kNeighboursMax = 512;          // neighbouring lines of a task: they share cache lines
 constexpr Extent kNeighbours = 64;              // at least
@@ -101,16 +100,18 @@ class RunningScan {
     for_lines(space_, [&](Extent outer) {
       RunWriter<Out> writer(y_, size_);
       Total carry = identity_;
-      line(writer, outer * space_.n, space_.n, &carry);
+      const Extent first = outer * space_.n, ahead = kStreamAhead / static_cast<Extent>(sizeof(In));
+      line(writer, first, space_.n, x_ + first + (space_.reverse ? -ahead : ahead), &carry);
     });
   }
 
  private:
-  void line(RunWriter<Out>& writer, Extent first, Extent n, Total* carry) const {
+  /// Prefetches from `ahead` on meanwhile.
+  void line(RunWriter<Out>& writer, Extent first, Extent n, const In* ahead, Total* carry) const {
     const auto scan = parts_.run[space_.exclusive][space_.reverse];
-    if (parts_.streams) return scan(x_ + first, y_ + first, n, carry, writer.streams());
+    if (parts_.streams) return scan(x_ + first, ahead, y_ + first, n, carry, writer.streams());
     for_runs(space_, n, [&](Extent begin, Extent count) {
-      scan(x_ + first + begin, writer.place(first + begin), count, carry, false);
+      scan(x_ + first + begin, ahead + begin, writer.place(first + begin), count, carry, false);
       writer.finish(first + begin, count);
     });
   }
@@ -141,17 +142,12 @@ class RunningScan {
           ready.store(chunk + 2, std::memory_order_release);
         }
         next = taken.fetch_add(1, std::memory_order_relaxed);
-        for (Extent done = 0; done < count; done += kPiece) {
-          const Extent some = std::min(kPiece, count - done);
-          if (next < chunks) ask_for(start_of(next) + done, std::min(some, count_of(next) - done));
-          line(writer, from + (space_.reverse ? count - done - some : done), some, &carry);
-        }
+        // Both chunks are scanned from the same end; what is already in the cache is asked for after the last one.
+        Extent ahead = from;
+        if (next < chunks) ahead = start_of(next) + (space_.reverse ? count_of(next) - count : 0);
+        line(writer, from, count, x_ + ahead, &carry);
       }
     });
-  }
-  void ask_for(Extent at, Extent count) const {
-    constexpr Extent kLine = 64 / static_cast<Extent>(sizeof(In));
-    for (Extent i = 0; i < count; i += kLine) __builtin_prefetch(x_ + at + i, 0, 2);
   }
 
   void neighbours() const {

@@ -71,8 +71,8 @@ struct RunningFloats {
   }
 
   template <bool exclusive, bool reverse>
-  static void run(const void* from, void* to, std::int64_t count, void* carry, bool streams) {
-    const auto* const x = static_cast<const float*>(from);
+  static void run(const void* from, const void* ahead, void* to, std::int64_t count, void* carry, bool streams) {
+    const auto *const x = static_cast<const float*>(from), *const next = static_cast<const float*>(ahead);
     auto* const y = static_cast<float*>(to);
     auto* const total = static_cast<double*>(carry);
     // Stores past the caches write whole lines.
@@ -88,6 +88,8 @@ struct RunningFloats {
     __m512d before = _mm512_set1_pd(*total);
     for (; i + kBlock <= count; i += kBlock) {
       const std::int64_t at = reverse ? count - i - kBlock : i;
+      _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(next + at + 16), _MM_HINT_T1);
       const __m512 x0 = _mm512_loadu_ps(x + at), x1 = _mm512_loadu_ps(x + at + 16);
       if constexpr (kIsProduct) {
         if (!is_moderate(x0) || !is_moderate(x1)) {

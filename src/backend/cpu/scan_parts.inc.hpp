@@ -64,14 +64,16 @@ struct RunningTotal {
   }
 
   template <bool exclusive, bool reverse>
-  static void run(const void* from, void* to, std::int64_t count, void* carry, bool) {
+  static void run(const void* from, const void* ahead, void* to, std::int64_t count, void* carry, bool) {
     constexpr int kStep = kVectors * kLanes, kSome = kVectors > 0 ? kVectors : 1;
-    const auto* const x = static_cast<const In*>(from);
+    constexpr int kLine = 64 / static_cast<int>(sizeof(In));
+    const auto *const x = static_cast<const In*>(from), *const next = static_cast<const In*>(ahead);
     auto* const y = static_cast<Out*>(to);
     X before = splat<kLanes>(*static_cast<Total*>(carry));
     std::int64_t i = 0;
     const auto at = [&](int k) { return reverse ? count - i - (k + 1) * kLanes : i + k * kLanes; };
     for (; kVectors > 0 && i + kStep <= count; i += kStep) {
+      for (int k = 0; k < kStep; k += kLine) __builtin_prefetch(next + (reverse ? count - i - kStep : i) + k, 0, 2);
       X v[kSome];
 #pragma GCC unroll 4
       for (int k = 0; k < kVectors; ++k) {

@@ -29,7 +29,7 @@ void check_scan(Isa isa, const ScanCase& c, const std::vector<float>& x, double 
   const auto to_line = static_cast<std::int64_t>((0 - reinterpret_cast<std::uintptr_t>(memory.data())) / 4 % 16);
   float* const y = memory.data() + 16 + to_line + c.shift;
   double total = carry;
-  parts.run[c.exclusive][c.reverse](x.data(), y, count, &total, c.streams);
+  parts.run[c.exclusive][c.reverse](x.data(), x.data(), y, count, &total, c.streams);
   fence_streams();
   double expected = carry;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -210,8 +210,9 @@ inline constexpr std::int64_t column_softmax_bytes(std::int64_t rows, std::int64
 /// otherwise the unsigned integer of the results' size.
 struct ScanParts {
   /// [exclusive][reverse]: the scan of a run that follows the carry, which becomes the total so far. x and y may be the same.
-  /// With `streams`, the results are written past the caches; only where the parts say that they can.
-  void (*run[2][2])(const void* x, void* y, std::int64_t count, void* carry, bool streams) = {};
+  /// Meanwhile it prefetches as many elements from `ahead` on. With `streams`, the results are written past the caches; only where
+  /// the parts say that they can.
+  void (*run[2][2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carry, bool streams) = {};
   void (*total)(const void* x, std::int64_t count, void* total) = nullptr;
   /// [exclusive]: one element of each of `count` scans side by side; prefetches what lies at `ahead`.
   void (*step[2])(const void* x, const void* ahead, void* y, std::int64_t count, void* carries, bool streams) = {};
