@@ -599,8 +599,9 @@ inline double across(Native<T> x) {
   return carried(fold<T, kNative<T>>(x, [](auto a, auto b) { return combine<reduction>(a, b); }));
 }
 
-/// The reduction of one row, with four vectors in flight.
-template <Reduction reduction, class T>
+/// The reduction of one row, with four vectors in flight. `asks`: memory far ahead is prefetched, for callers that do other work
+/// between rows.
+template <Reduction reduction, class T, bool asks = false>
 inline double reduce_row(const Reader<T, kNative<T>>& reader, std::int64_t count) {
   constexpr int N = kNative<T>;
   using X = Native<T>;
@@ -610,7 +611,11 @@ inline double reduce_row(const Reader<T, kNative<T>>& reader, std::int64_t count
   std::int64_t v = 0;
   for (; v + 4 <= vectors; v += 4)
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) a[i] = combine<reduction>(a[i], reader.whole(v + i));
+    for (int i = 0; i < 4; ++i) {
+      if constexpr (asks)
+        __builtin_prefetch(reinterpret_cast<const char*>(reader.data + (v + i) * N) + kStreamAhead, 0, 2);
+      a[i] = combine<reduction>(a[i], reader.whole(v + i));
+    }
   for (; v < vectors; ++v) a[0] = combine<reduction>(a[0], reader.whole(v));
   if (rest != 0) a[1] = combine<reduction>(a[1], pad<reduction, T>(reader.part(vectors, rest), rest));
   return across<reduction, T>(combine<reduction>(combine<reduction>(a[0], a[1]), combine<reduction>(a[2], a[3])));
@@ -732,7 +737,7 @@ void find_fast(const TileReduction& call) {
   for (std::int64_t s = 0; s < call.slow && call.fast > 0; ++s) {
     Reader<T, kNative<T>> reader;
     reader.open(call.arg, s);
-    const double carrier = reduce_row<extreme, T>(reader, call.fast);
+    const double carrier = reduce_row<extreme, T, true>(reader, call.fast);
     const Held<T> found = held<T>(carrier);
     if (call.positions[s] >= 0 && !better<reduction>(found, held<T>(call.accumulators[s]))) continue;
     call.accumulators[s] = carrier;
