@@ -59,6 +59,8 @@ class SoftmaxStrips {
   }
 
  private:
+  static constexpr int kOfLine = 16 / kFloats;  // vectors of a cache line
+
   static std::int64_t kept_width(std::int64_t width) { return (width + kFloats - 1) / kFloats * kFloats; }
   static std::int64_t groups(std::int64_t rows) { return rows / kSoftmaxGroup + rows % kSoftmaxGroup; }
 
@@ -84,9 +86,37 @@ class SoftmaxStrips {
                        both = reading < writing ? reading : writing;
     const float* const ahead = row_ahead(r);
     // Strips of one task are equally wide but for the last ones of a row.
+    if constexpr (streams && kOfLine > 1) {
+      for (std::int64_t v = 0; v < writing; v += kOfLine) {
+        write_lines<count>(r, group, v);
+        for (std::int64_t k = v; k < v + kOfLine && k < reading; ++k) vector<count, true, false>(r, group, k, ahead);
+      }
+      for (std::int64_t v = writing; v < reading; ++v) vector<count, true, false>(r, group, v, ahead);
+      return;
+    }
     for (std::int64_t v = 0; v < both; ++v) vector<count, true, true>(r, group, v, ahead);
     for (std::int64_t v = both; v < writing; ++v) vector<count, false, true>(r, group, v, ahead);
     for (std::int64_t v = both; v < reading; ++v) vector<count, true, false>(r, group, v, ahead);
+  }
+
+  /// Vectors of a cache line, from number `v` on. Past the caches memory takes parts of a line slowly, unless they come together.
+  template <int count>
+  void write_lines(std::int64_t r, std::int64_t group, std::int64_t v) const {
+    const std::int64_t at = v * kFloats, row = kept_width(call_.width);
+    F factors[kOfLine], shifts[kOfLine];
+    for (int i = 0; i < kOfLine; ++i) {
+      factors[i] = load<kFloats>(written_.rests + at + i * kFloats);
+      shifts[i] = load<kFloats>(written_.shifts + at + i * kFloats);
+      if constexpr (is_log) continue;
+      const F shift = load<kFloats>(shifts_ + group * row + at + i * kFloats);
+      if (any(shift != shifts[i])) factors[i] *= exp(shift - shifts[i]);
+    }
+    for (int k = 0; k < count; ++k)
+      for (int i = 0; i < kOfLine; ++i) {
+        const F term = load<kFloats>(kept_ + (r + k) * row + at + i * kFloats);
+        store_past<streams, float, kFloats>(writes_->y + (r + k) * call_.y_row + at + i * kFloats,
+                                            is_log ? (term - shifts[i]) - factors[i] : term * factors[i]);
+      }
   }
 
   /// The first of the rows that are prefetched meanwhile; at the end, one that is in the cache.

@@ -162,10 +162,14 @@ TEST(ColumnSoftmax, WritesAnywhere) {
 
 TEST(ColumnSoftmax, PastTheCaches) {
   const KeepSettings keep;
-  GuardedResult<std::uint32_t>::Words bits;
-  EXPECT_TRUE(computes({2, 2000, 1696}, 0, false, &bits));
-  EXPECT_TRUE(computes({2, 2000, 1696, 0, true}, 0, false, &(bits = {})));
-  EXPECT_TRUE(computes({1, 4000, 1696}, 3, false, &(bits = {})));
+  for (const Isa i : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (i > best_isa()) continue;
+    set_isa(i);
+    GuardedResult<std::uint32_t>::Words bits;
+    EXPECT_TRUE(computes({2, 2000, 1696}, 0, false, &bits)) << name(i);
+    EXPECT_TRUE(computes({2, 2000, 1696, 0, true}, 0, false, &(bits = {}))) << name(i);
+    EXPECT_TRUE(computes({1, 4000, 1696}, 3, false, &(bits = {}))) << name(i);
+  }
 }
 
 TEST(ColumnSoftmax, LeavesOtherKernelsAlone) {
