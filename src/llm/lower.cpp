@@ -11,6 +11,7 @@
 #include "graph/op.hpp"
 #include "graph/state_scan.hpp"
 #include "llm/adapter.hpp"
+#include "llm/expert_weights.hpp"
 #include "weft/autocast.hpp"
 #include "weft/checkpoint.hpp"
 #include "weft/error.hpp"
@@ -19,7 +20,6 @@
 namespace weft::llm {
 namespace {
 
-constexpr double kNone = -std::numeric_limits<double>::infinity();
 constexpr Extent kScanChunk =
     64;  // steps, where a device has no kernel: scores within chunks grow with it, states shrink
 
@@ -308,57 +308,13 @@ class Lowering {
     return slopes_;
   }
 
-  /// 1 for the `count` largest of each row of `scores` [T, n], else 0; of equal ones the first. The best is taken away again and
-  /// again.
-  Tensor best_of(const Tensor& scores, Extent count) const {
-    const Extent n = scores.dim(1);
-    const Tensor number(
-        cast(expand(unsqueeze(arange(n, DType::i32, scores.device()), 0), {scores.dim(0), n}), DType::i32));
-    Tensor left = scores, chosen = zeros_like(scores);
-    for (Extent i = 0; i < count; ++i) {
-      const Tensor best = elementwise("eq", {number, argmax(left, 1, {.keepdims = true})});
-      chosen = elementwise("where", {best, ones_like(chosen), chosen});
-      left = elementwise("where", {best, scalar_like(kNone, left), left});
-    }
-    return chosen;
-  }
-
-  /// `choice` [T, E] without the experts of all but the best groups: those whose best experts, one or two, have the largest sum.
-  Tensor in_best_groups(const Tensor& choice, Extent groups, Extent used, bool by_two) const {
-    const Extent tokens = choice.dim(0), each = choice.dim(1) / groups;
-    const Tensor parts = reshape(choice, {tokens * groups, each});
-    Tensor score = amax(parts, {1});
-    if (by_two && each > 1)
-      score =
-          score +
-          amax(elementwise("where", {best_of(parts, 1) > zeros_like(parts), scalar_like(kNone, parts), parts}), {1});
-    const Tensor best = unsqueeze(best_of(reshape(score, {tokens, groups}), used), 2),
-                 grouped = reshape(choice, {tokens, groups, each});
-    const Tensor is_in = expand(best, grouped.shape());
-    return reshape(elementwise("where", {is_in > zeros_like(is_in), grouped, scalar_like(kNone, grouped)}),
-                   choice.shape());
-  }
-
   /// Weights of experts, [T, E], zero for those that are not chosen.
   Tensor routed(const OpNode& node, const Tensor& x, bool has_biases) const {
     const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
-    const bool is_sigmoid = node.integer("sigmoid") != 0, are_shares = node.integer("shares") != 0;
-    const Tensor scores = is_sigmoid ? elementwise("sigmoid", {logits}) : logits;
-    Tensor choice = node.integer("corrected") != 0 ? scores + input(node, node.inputs.size() - 1) : scores;
-    if (const Extent groups = node.integer("groups", 1); groups > 1)
-      choice = in_best_groups(choice, groups, node.integer("groups_used"), is_sigmoid);
-    const Tensor chosen = best_of(choice, node.integer("used"));
-    const Tensor taken = chosen > zeros_like(chosen);
-    Tensor weight;
-    if (is_sigmoid) {
-      weight = scores * chosen;
-      if (are_shares) weight = weight / (sum(weight, {1}, {.keepdims = true}) + 1e-20);
-    } else {
-      weight = are_shares ? softmax(elementwise("where", {taken, scores, scalar_like(kNone, scores)}), 1)
-                          : softmax(scores, 1) * chosen;
-    }
-    const double factor = node.real("factor", 1);
-    return factor == 1 ? weight : weight * factor;
+    const bool is_corrected = node.integer("corrected") != 0;
+    return expert_weights(logits, is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
+                          {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
+                           node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
   }
 
   // In the graph every expert sees every token, with weight 0 for tokens that its router did not choose: products skip
@@ -381,13 +337,6 @@ class Lowering {
       sum = sum.defined() ? sum + part : part;
     }
     return sum;
-  }
-  static Tensor clamped(const Tensor& x, double limit) {
-    return elementwise("minimum", {elementwise("maximum", {x, scalar_like(-limit, x)}), scalar_like(limit, x)});
-  }
-  static Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, double alpha, double limit) {
-    const Tensor g = elementwise("minimum", {gate, scalar_like(limit, gate)});
-    return g * elementwise("sigmoid", {g * alpha}) * (clamped(up, limit) + 1.0);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.

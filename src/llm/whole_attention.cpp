@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "weft/error.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/attention.hpp"
 
@@ -16,18 +17,15 @@ Tensor by_head(const Tensor& x, Extent rows, Extent heads) {
   return permute(reshape(x, {rows, tokens, heads, width}), {0, 2, 1, 3});
 }
 
-/// Whether a query sees a key, [rows, 1, 1, T, T], and how many positions are between them.
-struct Sight {
-  Tensor visible, apart;
-};
-Sight sight_of(const WholeRows& rows, Extent tokens, Extent window, Device device) {
+/// Whether a query sees a key, [rows, 1, 1, T, T].
+Tensor visible(const WholeRows& rows, Extent tokens, Extent window, Device device) {
   const Tensor place = arange(tokens, DType::i32, device);
-  const Tensor apart = cast(reshape(place, {1, 1, 1, tokens, 1}) - reshape(place, {1, 1, 1, 1, tokens}), DType::f32);
+  const Tensor apart = reshape(place, {1, 1, 1, tokens, 1}) - reshape(place, {1, 1, 1, 1, tokens});
   const Tensor same = elementwise(
       "eq", {reshape(rows.texts, {rows.rows, 1, 1, tokens, 1}), reshape(rows.texts, {rows.rows, 1, 1, 1, tokens})});
-  Tensor visible = elementwise("logical_and", {same, apart >= 0.0});
-  if (window > 0) visible = elementwise("logical_and", {visible, apart < static_cast<double>(window)});
-  return {visible, apart};
+  Tensor seen = elementwise("logical_and", {same, apart >= 0.0});
+  if (window > 0) seen = elementwise("logical_and", {seen, apart < static_cast<double>(window)});
+  return seen;
 }
 
 Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& a,
@@ -38,27 +36,24 @@ Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const 
   Tensor scores = cast(matmul(queries, transpose(keys)), DType::f32) * a.scale;
   if (a.soft_cap > 0) scores = elementwise("tanh", {scores / a.soft_cap}) * a.soft_cap;
   scores = reshape(scores, {b, a.kv_heads, group, tokens, tokens});
-  const Sight sight = sight_of(rows, tokens, a.window, q.device());
-  const Shape each_head{1, a.kv_heads, group, 1, 1};
-  if (a.slopes.defined()) scores = scores - reshape(a.slopes, each_head) * sight.apart;
-  scores = elementwise("where", {sight.visible, scores, scalar_like(-std::numeric_limits<double>::infinity(), scores)});
-  if (a.sinks.defined()) {
-    const Tensor both[] = {scores, expand(reshape(a.sinks, each_head), {b, a.kv_heads, group, tokens, 1})};
-    scores = concat(both, 4);
-  }
-  const Tensor shares = reshape(narrow(softmax(scores, 4), 4, 0, tokens), {b, a.kv_heads, group * tokens, tokens});
+  scores = elementwise("where", {visible(rows, tokens, a.window, q.device()), scores,
+                                 scalar_like(-std::numeric_limits<double>::infinity(), scores)});
+  const Tensor shares = reshape(softmax(scores, 4), {b, a.kv_heads, group * tokens, tokens});
   return reshape(matmul(shares, values), {b, a.heads, tokens, width});
 }
 
 }  // namespace
 
 Tensor attend_whole(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& a, const WholeRows& rows) {
-  const bool is_plain =
-      a.soft_cap == 0 && !a.sinks.defined() && !a.slopes.defined() && q.dim(1) / a.heads <= kWidestHead;
-  const Tensor y = is_plain ? attention(by_head(q, rows.rows, a.heads), by_head(k, rows.rows, a.kv_heads),
-                                        by_head(v, rows.rows, a.kv_heads),
-                                        {.scale = a.scale, .window = a.window, .lengths = rows.lengths})
-                            : attend_in_parts(q, k, v, a, rows);
+  const bool in_parts = a.soft_cap > 0 || q.dim(1) / a.heads > kWidestHead;
+  if (in_parts && (a.sinks.defined() || a.slopes.defined()))
+    throw InternalError("llm: whole rows have no attention with a cap or wide heads, and with sinks or slopes");
+  const Tensor y =
+      in_parts
+          ? attend_in_parts(q, k, v, a, rows)
+          : attention(
+                by_head(q, rows.rows, a.heads), by_head(k, rows.rows, a.kv_heads), by_head(v, rows.rows, a.kv_heads),
+                {.scale = a.scale, .window = a.window, .lengths = rows.lengths, .sinks = a.sinks, .slopes = a.slopes});
   return reshape(permute(y, {0, 2, 1, 3}), q.shape());
 }
 

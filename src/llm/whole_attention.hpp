@@ -22,7 +22,7 @@ struct WholeAttention {
 };
 
 /// q [N, heads * D], k and v [N, kv_heads * D] -> [N, heads * D]. Tokens see those of their own text before them, and themselves.
-/// Plain attention runs on the kernels of `attention`; with a cap, sinks, slopes or wide heads it is made of products and a softmax.
+/// It runs on the kernels of `attention`; with a cap or wide heads it is made of products and a softmax.
 Tensor attend_whole(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& attention,
                     const WholeRows& rows);
 
