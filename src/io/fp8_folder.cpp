@@ -149,10 +149,11 @@ void add_fp8_layers(const Json& description, const std::string& source_text, con
                        [layer](std::span<std::byte> values) { layer->write(values); }});
     ++(layer->type() == BlockType::f16 ? of_f16 : of_bf16);
   }
-  if (of_f16 > 0) notes.push_back(fmt::format("{} matrices in FP8 are unpacked to F16", of_f16));
-  if (of_bf16 > 0)
-    notes.push_back(
-        fmt::format("{} matrices in FP8 are unpacked to BF16, because F16 would lose their scales", of_bf16));
+  const auto matrices = [](std::size_t n) {
+    return n == 1 ? std::string("1 matrix in FP8 is") : fmt::format("{} matrices in FP8 are", n);
+  };
+  if (of_f16 > 0) notes.push_back(matrices(of_f16) + " unpacked to F16");
+  if (of_bf16 > 0) notes.push_back(matrices(of_bf16) + " unpacked to BF16, because F16 would lose their scales");
   if (of_activations > 0)
     notes.push_back(fmt::format("{} scales of activations and caches are not used: Weft does not round these to FP8",
                                 of_activations));

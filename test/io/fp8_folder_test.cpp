@@ -146,7 +146,7 @@ TEST(Fp8Folder, ValuesAreCodesTimesTheScaleOfTheirTile) {
       EXPECT_EQ(source.read_f32("layer.weight"), wanted_values(c, scales, type));
       EXPECT_EQ(source.read_f32("lm_head.weight"), (std::vector<float>{1, 2}));
       ASSERT_EQ(source.notes().size(), 1u);
-      EXPECT_EQ(source.notes()[0].find("1 matrices in FP8 are unpacked to "), 0u);
+      EXPECT_EQ(source.notes()[0].find("1 matrix in FP8 is unpacked to "), 0u);
     }
 }
 
