@@ -299,7 +299,7 @@ TEST(LlmImages, ALanguageModelAloneGoesIntoGguf) {
     const std::vector<float> logits = text.forward(tokens), wanted = model.forward(tokens);
     ASSERT_EQ(logits.size(), wanted.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(logits[i], wanted[i], 1e-5) << i;
-    convert_to_folder(io::TensorSource::open(folder / "model.gguf"), folder / "text");
+    convert_to_folder(io::TensorSource::open(folder / "model.gguf"), folder / "text", {.mmproj = "none"});
     EXPECT_EQ(read_json_file(folder / "text" / "config.json")["model_type"], "qwen2");
   }
 }
