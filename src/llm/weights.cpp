@@ -52,8 +52,7 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
          name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
          name.find("connector.") != std::string_view::npos || ends_with_any(name, {"image_newline"}) ||
-         further_layer_of(name, config) >= 0 ||
-         (config.tied && ends_with_any(name, {"lm_head.weight"}));
+         further_layer_of(name, config) >= 0 || (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }
 
 Shape shape_of(const TensorDesc& tensor) {
