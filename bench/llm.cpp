@@ -1,6 +1,7 @@
 // Tokens a second of a language model on a device: a prompt of many tokens, then one token after another, and the
 // dispatches of a token. MODEL is a file, a folder, or the name of a shape with random weights: in f16 (qwen2-0.5b) or in blocks
 // (qwen2-0.5b:Q4_K).
+// WEFT_BENCH_ADAPTER names an adapter that is computed beside it.
 // Several devices, as in webgpu:0,webgpu:1, divide the layers.
 // Usage: bench_llm MODEL [device,device,...] [prompt tokens] [new tokens] [f32|f16|q8] [profile] [profile of the prompt]
 // With no new tokens it ends after the first prompt: what a process needs to its first token, in time and in memory.
@@ -56,6 +57,7 @@ int run(int argc, char** argv) {
   const std::string cache = argc > 5 ? argv[5] : "f32";
   llm::LoadOptions options{.device = device, .devices = devices};
   options.cache = cache == "f16" ? CacheType::f16 : cache == "q8" ? CacheType::q8 : CacheType::f32;
+  if (const char* adapter = std::getenv("WEFT_BENCH_ADAPTER")) options.adapters.push_back({adapter});
   std::filesystem::path model = argv[1];
   if (bench::is_random_model(argv[1])) {
     const double made = seconds_of([&] { model = bench::random_model(argv[1]); });
