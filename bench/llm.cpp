@@ -104,8 +104,9 @@ int run(int argc, char** argv) {
   // bench/compare_llama.py keeps those of the CPU, beside a peer.
   if (device.kind == Device::Kind::webgpu && devices.size() == 1) {
     const std::string machine = runtime::backend_of(device).describe().hardware,
-                      group = bench::is_random_model(argv[1]) ? bench::random_model_title(argv[1])
-                                                              : std::filesystem::path(argv[1]).filename().string();
+                      group = (bench::is_random_model(argv[1]) ? bench::random_model_title(argv[1])
+                                                               : std::filesystem::path(argv[1]).filename().string()) +
+                              (options.adapters.empty() ? "" : ", with an adapter of all products of the layers");
     figures::keep({group, fmt::format("prefill of {} tokens", prompt), "tokens/s", prompt_rate, "", 0, machine});
     figures::keep({group, fmt::format("decode after {} tokens, {} cache", prompt, cache), "tokens/s",
                    count / times.best, "", 0, machine});
