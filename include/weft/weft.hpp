@@ -75,6 +75,7 @@
 #include "weft/train.hpp"
 #include "weft/transforms.hpp"
 #include "weft/tree.hpp"
+#include "weft/tune.hpp"
 #include "weft/typedef.hpp"
 #include "weft/value.hpp"
 #include "weft/vision.hpp"

@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/json.hpp"
+#include "base/processors.hpp"
 #include "io/svg_chart.hpp"
 #include "train/curve.hpp"
 #include "train/metrics.hpp"
@@ -54,6 +55,7 @@ class Run {
     if (!validation_.empty()) validate_.emplace(validation_, r_.context, r_.tuner.seed, false);
     steps_ = planned_steps();
     settings_ = settings();
+    check_memory();
     if (r_.resume) go_on();
     write_file_atomically(r_.out / "run.json", settings_.dump(2) + "\n");
     metrics_.emplace(r_.out / "metrics.jsonl", step_);
@@ -92,6 +94,18 @@ class Run {
       validation_ = apart_.all;
     }
     training_ = std::span<const Example>(examples_.all).first(examples_.all.size() - held);
+  }
+
+  /// A GPU does not tell how much memory it has free.
+  void check_memory() {
+    if (r_.device.kind != Device::Kind::cpu) return;
+    const std::uint64_t needed = tuner_->planned_bytes(r_.batch, r_.context), room = free_memory();
+    if (needed > room)
+      throw UsageError(
+          fmt::format("tune: gradients, activations and scratch of a step take {:.1f} MB, and there is room for "
+                      "{:.1f} MB; take a smaller batch or context{}",
+                      static_cast<double>(needed) / 1e6, static_cast<double>(room) / 1e6,
+                      r_.tuner.recompute ? "" : ", or let layers be computed again"));
   }
 
   Extent rows_of_step() const { return r_.batch * r_.tuner.accumulate; }

@@ -116,6 +116,16 @@ TEST_F(TuneRun, ARefusedRunLeavesNoFolder) {
   r.learning_rate = 0;
   EXPECT_THROW(run(r), UsageError);
   r = request("none");
+  r.batch = 65536;
+  r.tuner.recompute = false;
+  try {
+    run(r);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("take a smaller batch or context, or let layers"), std::string::npos)
+        << error.what();
+  }
+  r = request("none");
   r.resume = true;
   EXPECT_THROW(run(r), UsageError);
   r = request("none");
