@@ -83,17 +83,34 @@ class Lowering {
     }
     std::vector<Tensor> inputs;
     for (const std::string& name : read) inputs.push_back(values_.at(name));
+    // Only what depends on an input is computed again. Unpacked weights depend on the list of their rows; else those of all layers
+    // would wait in memory for their gradients.
+    inputs.push_back(arange(rows_of_weights(layer), DType::i32, inputs_.tokens.device()));
     const std::map<std::string, Tensor> before = values_;
     const Tensor y = checkpoint(
         [&](std::span<const Tensor> given) {
           std::size_t i = 0;
           for (const std::string& name : read) values_[name] = given[i++];
+          weight_rows_ = given.back();
           for (const OpNode& node : layer) run(node);
           return values_.at(*kept.begin());
         },
         inputs);
+    weight_rows_ = {};
     values_ = before;
     values_[*kept.begin()] = y;
+  }
+
+  /// The most rows that a matrix of these nodes has.
+  Extent rows_of_weights(std::span<const OpNode> nodes) const {
+    Extent rows = 1;
+    for (const OpNode& node : nodes)
+      for (const std::string& name : node.inputs) {
+        const TensorDesc& tensor = context_.graph.at(name);
+        if (tensor.storage == TensorStorage::constant && tensor.shape.size() > 1)
+          rows = std::max(rows, tensor.shape[tensor.shape.size() - 2].value);
+      }
+    return rows;
   }
 
   Tensor input(const OpNode& node, std::size_t i) const {
@@ -106,8 +123,10 @@ class Lowering {
     return context_.weights.at(name)[0];
   }
   /// A matrix that products with gradients read.
-  static Tensor unpacked(const Tensor& weight) {
-    return is_packed_matrix(weight) ? cast(weight, autocast_type()) : weight;
+  Tensor unpacked(const Tensor& weight) const {
+    if (!is_packed_matrix(weight)) return weight;
+    if (!weight_rows_.defined()) return cast(weight, autocast_type());
+    return cast(packed_rows(weight, narrow(weight_rows_, 0, 0, weight.dim(0))), autocast_type());
   }
   /// x W^T + b, for any type of W. Exact: x is not rounded to eight bits.
   Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
@@ -418,6 +437,7 @@ class Lowering {
   std::set<std::string> attended_values_;
   Tensor angles_[2][2];
   Tensor slopes_;
+  Tensor weight_rows_;  // inside of a checkpoint: 0, 1, ... for the rows of weights
 };
 
 }  // namespace

@@ -180,6 +180,20 @@ TEST_F(TuneRun, WeightsInBlocksTrainAsTheSameWeightsUnpacked) {
   EXPECT_LT(a.back(), a.front() - 0.5);
 }
 
+TEST_F(TuneRun, UnpackedWeightsOfOneLayerAreInMemoryAtATime) {
+  Json config = test::base_config("llama");
+  config.update({{"hidden_size", 128}, {"intermediate_size", 512}, {"num_hidden_layers", 8}});
+  const test::TemporaryFolder folder;
+  test::put(test::finish("wide", std::move(config)), folder);
+  const std::filesystem::path gguf = outs_.path() / "wide.gguf", blocks = outs_.path() / "wide-q8.gguf";
+  llm::convert_to_gguf(io::TensorSource::open(folder.path()), gguf);
+  io::quantise_model(io::TensorSource::open(gguf), blocks, {.type = "Q8_0"});
+  const llm::Model model = llm::load(blocks, {.context = 64});
+  const std::uint64_t all = 8 * (3 * 128 * 512 + 3 * 128 * 128) * sizeof(float);
+  EXPECT_LT(Tuner(model, {.rank = 2}).planned_bytes(1, 8), all / 3);
+  EXPECT_GT(Tuner(model, {.rank = 2, .recompute = false}).planned_bytes(1, 8), all);
+}
+
 TEST_F(TuneRun, NarrowTypesTrainNearlyAsF32) {
   const llm::Model model = llm::load(folder_.path(), {.context = 64});
   const Examples examples = read_examples(folder_.path() / "talks.jsonl", model, 48);
