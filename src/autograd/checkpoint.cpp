@@ -44,13 +44,14 @@ class Region {
 
   bool depends_on_inputs() const { return !order_.empty(); }
 
-  // Floats from outside that the region reads, in the order in which they were made.
+  // Floats from outside that the region reads, in the order in which they were made. Packed weights never train.
   std::vector<NodeRef> outside() const {
     std::vector<NodeRef> found;
     std::unordered_set<const Node*> seen;
     for (const Node* node : order_)
       for (const NodeRef& x : sources_of(*node))
-        if (!inside_.contains(x.get()) && is_float(x->type) && x->kind != Kind::constant && seen.insert(x.get()).second)
+        if (!inside_.contains(x.get()) && is_float(x->type) && x->kind != Kind::constant &&
+            !graph::has_packed_layout(*x) && seen.insert(x.get()).second)
           found.push_back(x);
     return found;
   }
