@@ -29,13 +29,21 @@ std::string convolution(Record& record, const Node& node, Names inputs) {
 
 std::string pool(Record& record, const Node& node, const std::string& x) {
   const WindowWords w(node);
+  // With ceil_mode ONNX's shapes of AveragePool count a window that begins in the padding behind x, which PyTorch leaves out. Such
+  // an axis ends where its last window does.
+  std::vector<Extent> end = w.padding;
+  const bool is_mean = !node.op->name.starts_with("max");
+  for (std::size_t i = 0; is_mean && w.ceil_mode && i < w.axes(); ++i) {
+    const int axis = static_cast<int>(i) + 2;
+    const Extent room = node.inputs[0]->shape[axis] + 2 * w.padding[i] - w.span(i), rest = room % w.stride[i];
+    if (node.shape[axis] == room / w.stride[i] + 1 && rest <= end[i]) end[i] -= rest;
+  }
   std::vector<Extent> pads = w.padding;
-  pads.insert(pads.end(), w.padding.begin(), w.padding.end());
+  pads.insert(pads.end(), end.begin(), end.end());
   Attributes attributes;
   attributes.integers("kernel_shape", w.size).integers("strides", w.stride).integers("pads", pads);
   attributes.integer("ceil_mode", w.ceil_mode ? 1 : 0);
-  if (node.op->name.starts_with("max"))
-    return record.node("MaxPool", {x}, attributes.integers("dilations", w.dilation));
+  if (!is_mean) return record.node("MaxPool", {x}, attributes.integers("dilations", w.dilation));
   return record.node("AveragePool", {x},
                      attributes.integer("count_include_pad", attribute_words(node, "count_include_pad")[0]));
 }
