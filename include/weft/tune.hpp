@@ -81,7 +81,7 @@ class RowStream {
 struct TunerOptions {
   Extent rank = 16;
   double alpha = 32;   ///< changes are multiplied by alpha / rank
-  double dropout = 0;  ///< of what the first matrices of the adapter read
+  double dropout = 0;  ///< probability that an input of A becomes 0 while training
   /// Which products of the layers get an adapter: by the last part of their name in a folder ("q_proj") or in the graph ("q"), see
   /// `llm::Model::describe(true)`. "lm_head" is that of the head. Empty: all products of the layers.
   std::vector<std::string> targets = {};

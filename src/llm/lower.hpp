@@ -53,7 +53,7 @@ struct LowerContext {
   Tensor axes;  // f32 [3, dims / 2], 1 for the pairs that turn by time, height, width; undefined: all turn by time
   // Of whole rows:
   const std::map<std::string, Tensor>* trained = nullptr;  // constants with other values than the weights'
-  double adapter_dropout = 0;                              // of what the first matrices of adapters read
+  double adapter_dropout = 0;                              // probability that an input of A becomes 0
   bool recomputes = false;                                 // layers are computed again for gradients
 };
 
