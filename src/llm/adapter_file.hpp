@@ -16,7 +16,7 @@ bool is_adapter(const std::filesystem::path& path);
 
 /// The changes that an adapter makes to a model's products, times `scale`. An adapter of the other kind of file than the model's is
 /// translated: rows of queries and keys are turned, and what is one matrix in one kind may be several in the other.
-/// FileError that lists the matrices that fit no product of the model, and those that are no low-rank change.
+/// FileError that lists matrices of products that the model lacks or has in other shapes, and matrices of other kinds of adapters.
 std::vector<LowRank> read_adapter(const std::filesystem::path& path, double scale, const ModelGraph& graph);
 
 /// What a file says of an adapter besides its matrices.

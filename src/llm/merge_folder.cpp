@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "base/python_json.hpp"

@@ -25,6 +25,7 @@ namespace {
 using llm::LowRank;
 using llm::ModelGraph;
 using llm::OpNode;
+using llm::detail::on_device;
 
 void check(const TunerOptions& o) {
   struct Bound {
@@ -89,11 +90,6 @@ std::vector<float> drawn(Extent rank, Extent in, std::uint64_t seed, std::uint32
       values[j] = static_cast<float>((2.0 * static_cast<double>(philox::to_unit_float(words[j - i])) - 1) * bound);
   }
   return values;
-}
-
-template <class T>
-Tensor on_device(const std::vector<T>& values, const Shape& shape, Device device) {
-  return tensor_from_bytes(values.data(), shape, dtype_of<T>, device);
 }
 
 }  // namespace
