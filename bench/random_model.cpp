@@ -57,6 +57,14 @@ constexpr ModelShape kShapes[] = {
     {"mamba2-130m", R"({"model_type": "mamba2", "vocab_size": 50288, "hidden_size": 768, "num_hidden_layers": 24,
                        "state_size": 128, "conv_kernel": 4, "expand": 2, "num_heads": 24, "head_dim": 64, "n_groups": 1,
                        "use_conv_bias": true, "use_bias": false, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})"},
+    // Four of its 48 layers, and fewer words: 128 experts, of which a token has eight. 5 GB.
+    {"qwen3-30b-a3b-4-layers",
+     R"({"model_type": "qwen3_moe", "vocab_size": 8000, "hidden_size": 2048, "num_hidden_layers": 4, "head_dim": 128,
+                        "num_attention_heads": 32, "num_key_value_heads": 4, "intermediate_size": 6144,
+                        "moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+                        "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+                        "tie_word_embeddings": false, "hidden_act": "silu", "decoder_sparse_step": 1,
+                        "mlp_only_layers": []})"},
     // Of no known model: an eighth of Mixtral's width and its share of experts.
     {"mixtral-8x40m", R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 6,
                          "num_attention_heads": 12, "num_key_value_heads": 4, "intermediate_size": 2688,

@@ -178,6 +178,27 @@ int main(int argc, char** argv) {
        2 * bytes_of(images),
        2.0 * 32 * 56 * 56 * 64 * 64 * 9},
   };
+  // 8192 rows of 8 experts as large as they are in Mixtral-like models of 1,024 columns.
+  const Extent experts = 8, inner = 3584;
+  const Tensor chosen_rows = randn({n, width}).eval(), inner_rows = randn({n, inner}).eval(),
+               of_experts = randn({experts, inner, width}).eval(),
+               ends = cast((arange(experts, DType::i32) + 1.0) * 1024.0, DType::i32).eval();
+  const double flops = 2.0 * static_cast<double>(n * width * inner), touched = bytes_of(of_experts) + bytes_of(inner_rows);
+  cases.push_back({"grouped_matmul of [8192, 1024] by 8 x [3584, 1024]",
+                   {chosen_rows, of_experts, ends},
+                   [](In in) { return grouped_matmul(in[0], in[1], in[2], true); },
+                   touched + bytes_of(chosen_rows),
+                   flops});
+  cases.push_back({"grouped_matmul of [8192, 3584] by 8 x [3584, 1024]",
+                   {inner_rows, of_experts, ends},
+                   [](In in) { return grouped_matmul(in[0], in[1], in[2]); },
+                   touched + bytes_of(chosen_rows),
+                   flops});
+  cases.push_back({"grouped_outer of [8192, 3584] with [8192, 1024]",
+                   {inner_rows, chosen_rows, ends},
+                   [](In in) { return grouped_outer(in[0], in[1], in[2]); },
+                   touched + bytes_of(chosen_rows),
+                   flops});
   double copied = 0;  // bytes a microsecond
   for (const Case& c : cases) {
     if (copied > 0 && argc > 2 && c.name.find(argv[2]) == std::string::npos) continue;

@@ -326,12 +326,17 @@ void run(const kernel::PackedMatmulKernel& kernel, std::vector<Values>& buffers)
     return kernel.rows ? rows[static_cast<std::size_t>(i * kernel.k + k)]
                        : read(kernel.a, i * kernel.a_row + k, buffers);
   };
-  const Values weights = unpacked(kernel.block_type, kernel.n, kernel.k, kernel.weights, buffers);
+  const Values weights =
+      unpacked(kernel.block_type, kernel.rows_of_weights(), kernel.k, kernel.weights, buffers);
   for (Extent i = 0; i < kernel.m; ++i) {
-    if (kernel.chosen && read(*kernel.chosen, i * kernel.chosen_stride, buffers) == 0) continue;
+    const Extent expert =
+        kernel.experts ? static_cast<Extent>(read(kernel.experts->of_row, i, buffers)) : 0;
+    if (kernel.experts && (expert < 0 || expert >= kernel.experts->count)) continue;
+    const Extent row = kernel.experts ? i / kernel.experts->share : i;
     for (Extent j = 0; j < kernel.n; ++j) {
       double sum = 0;
-      for (Extent k = 0; k < kernel.k; ++k) sum += a(i, k) * weights[static_cast<std::size_t>(j * kernel.k + k)];
+      for (Extent k = 0; k < kernel.k; ++k)
+        sum += a(row, k) * weights[static_cast<std::size_t>((expert * kernel.n + j) * kernel.k + k)];
       product[static_cast<std::size_t>(i * kernel.n + j)] = to_type(sum, DType::f32);
     }
   }

@@ -24,18 +24,27 @@ enum class CacheType : std::uint8_t { f32, f16, q8 };
 
 /// x W^T + b with weights in blocks, or packed. `linear` of such weights is this op with `exact`. Without `exact`, x may be
 /// rounded: to eight bits, with a scale for each 32 elements of a row, or to f16, as W then is, with a scale for each row.
-/// Rows of x for which `chosen` is zero are skipped: x W^T is zero there, whatever x and W hold. If no row is chosen, W is
-/// not read.
 ///
-/// Shapes    x [..., k], W [n, k], b [n] or undefined, chosen [the number of rows of x] -> [..., n]
-/// Dtypes    x, b, chosen f32; W a type of blocks
+/// Shapes    x [..., k], W [n, k], b [n] or undefined -> [..., n]
+/// Dtypes    x, b f32; W a type of blocks
 /// Errors    ShapeError, DTypeError, DeviceError as `linear`
 /// Gradient  none: weights in blocks do not train
 [[nodiscard]] Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, bool exact = false,
-                                   const Tensor& chosen = {}, Where where = Where::current());
-/// Rows of W [n, k] by index, with the blocks' values as f32. An index out of range reads zeros.
+                                   Where where = Where::current());
+/// Each row of x times the matrix of its expert, for mixtures: y[..., s] = x[...] W[experts[..., s]]^T, with weights in blocks, or
+/// packed, and `exact` as of `packed_linear`. Rows of a number outside [0, E) are zero. Weights of experts that no row has are not
+/// read. Dense weights, and gradients: `grouped_matmul`.
 ///
-/// Shapes    W [n, k], indices [T] -> [T, k]
+/// Shapes    x [..., k], W [E, n, k] with n a multiple of 16, experts [..., s] -> [..., s, n]; or experts [...] -> [..., n]
+/// Dtypes    x f32; W a type of blocks; experts i32 -> f32
+/// Errors    ShapeError, DTypeError, DeviceError
+/// Gradient  none: weights in blocks do not train
+[[nodiscard]] Tensor expert_linear(const Tensor& x, const Tensor& weights, const Tensor& experts, bool exact = false,
+                                   Where where = Where::current());
+/// Rows of W [n, k], or of all matrices of [..., n, k] in order, by index, with the blocks' values as f32. An index out of range
+/// reads zeros.
+///
+/// Shapes    W [..., n, k], indices [T] -> [T, k]
 /// Dtypes    W a type of blocks; indices i32 -> f32
 /// Errors    ShapeError, DTypeError, DeviceError. Gradient: none
 [[nodiscard]] Tensor packed_rows(const Tensor& table, const Tensor& indices, Where where = Where::current());

@@ -88,8 +88,7 @@ NodeRef with_copied_inputs(const NodeRef& node, NeedsCopy needs_copy) {
 
 bool packed_product_needs_copy(std::size_t input, const Node& x) {
   if (x.shape.numel() == 0) return false;
-  if (input == 1) return !contiguous_operand(&x, contiguous_place);
-  if (input == 2) return !chosen_operand(&x, contiguous_place);
+  if (input > 0) return !contiguous_operand(&x, contiguous_place);
   const auto operand = matmul_operand(&x, contiguous_place);
   return !operand || operand->column != 1;
 }

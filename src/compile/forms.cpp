@@ -60,10 +60,9 @@ DraftKernel draft_of_product(const Node& product, BuiltLoop loop, const Placemen
     draft.reads.insert(draft.reads.end(), loop.inputs.begin(), loop.inputs.end());
     if (product.inputs.size() > 2) {
       const Node& input = *product.inputs[2];
-      const ChosenOperand chosen = found(chosen_operand(&input, place), product, input, "one stride");
-      k.chosen = Operand{.type = DType::f32, .offset = chosen.offset};
-      k.chosen_stride = chosen.stride;
-      draft.reads.push_back(chosen.owner);
+      const ContiguousOperand experts = found(contiguous_operand(&input, place), product, input, "contiguous elements");
+      k.experts = {{.type = DType::i32, .offset = experts.offset}, b.shape[0], k.m / std::max<Extent>(1, a.shape[1])};
+      draft.reads.push_back(experts.owner);
     }
     draft.kernel = std::move(k);
     return draft;

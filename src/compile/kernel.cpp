@@ -119,7 +119,9 @@ std::string to_string(const Kernel& kernel) {
     return fmt::format("packed matmul \"{}\" m {} n {} k {} of {}{}  a {} ({})  b {}{}\n", k->name, k->m, k->n, k->k,
                        name_of(k->block_type), k->exact ? ", exact" : "", k->rows ? "computed" : text(k->a), k->a_row,
                        text(k->weights),
-                       k->chosen ? fmt::format("  chosen {} ({})", text(*k->chosen), k->chosen_stride) : "") +
+                       k->experts ? fmt::format("  experts {} of {}, share {}", text(k->experts->of_row),
+                                                k->experts->count, k->experts->share)
+                                  : "") +
            (k->rows ? text(*k->rows, "  rows") : "") + text(k->epilogue, "  epilogue");
   if (const auto* k = std::get_if<MatmulKernel>(&kernel))
     return fmt::format("matmul \"{}\" batch {} m {} n {} k {}{}  a {} {}  b {} {}\n", k->name, k->batch, k->m, k->n,
@@ -198,11 +200,16 @@ double flops(const Kernel& kernel) {
   return static_cast<double>(k.batch * k.heads) * pairs * static_cast<double>(k.width) * (k.backward ? 10.0 : 4.0);
 }
 
+/// The most that a product reads of the weights of experts: those of one expert for each row, or all.
+double share_of_weights(const PackedMatmulKernel& k) {
+  return k.experts ? std::min(1.0, static_cast<double>(k.m) / static_cast<double>(k.experts->count)) : 1;
+}
+
 double bytes_moved(const Kernel& kernel) {
   if (const auto* k = std::get_if<LoopKernel>(&kernel)) return loop_bytes(*k);
   if (const auto* k = std::get_if<PackedMatmulKernel>(&kernel))
-    return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->m * k->k)) +
-           4.0 * static_cast<double>(k->weights.count) + loop_bytes(k->epilogue);
+    return (k->rows ? loop_bytes(*k->rows) : 4.0 * static_cast<double>(k->rows_of_a() * k->k)) +
+           4.0 * static_cast<double>(k->weights.count) * share_of_weights(*k) + loop_bytes(k->epilogue);
   if (const auto* k = std::get_if<MatmulKernel>(&kernel)) {
     const auto bytes = [&](const Operand& operand, const MatrixView& view, Extent matrix) {
       const double all = static_cast<double>(k->batch) * static_cast<double>(matrix);

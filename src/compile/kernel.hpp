@@ -143,6 +143,12 @@ struct MatmulKernel {
 /// C[i, j] = sum_k A[i, k] * W[j, k] in f32, then the epilogue, as in MatmulKernel. W [n, k] of this type is packed for the
 /// device.
 struct PackedMatmulKernel {
+  /// W is [count, n, k]: row i of C is row i / share of A times matrix of_row[i], or zeros if there is none of this number.
+  struct Experts {
+    Operand of_row;  // i32 [m]
+    Extent count = 0, share = 1;
+    bool operator==(const Experts&) const = default;
+  };
   std::string name;
   Extent m = 0, n = 0, k = 0;
   BlockType block_type = BlockType::f32;
@@ -150,14 +156,14 @@ struct PackedMatmulKernel {
   Operand a;          // rows are a_row elements apart, and the elements of a row are neighbours
   Extent a_row = 0;
   Operand weights;  // all of the packed matrix, as u32 words
-  /// Row i of C is zero, whatever A and W hold, if element i * chosen_stride of this is zero. If all of them are zero, a device
-  /// need not read W.
-  std::optional<Operand> chosen;
-  Extent chosen_stride = 0;
+  std::optional<Experts> experts;
   /// If set, A is computed while it is read: its rows are those that the loop (outer m, inner k) stores. The loop is of the
   /// kind that compile/row_factors.hpp describes, and `a` is then not an operand.
   std::optional<LoopKernel> rows;
   LoopKernel epilogue;
+
+  Extent rows_of_a() const { return experts ? m / experts->share : m; }
+  Extent rows_of_weights() const { return experts ? experts->count * n : n; }
 };
 
 /// out[r, c] = sum over i with indices[i] == r of updates[i, c], in the order of i; indices outside [0, rows) are
@@ -264,7 +270,7 @@ void visit_operands(AnyKernel& kernel, Visit visit) {
       if (!k.rows) visit(k.a, kRead);
       visit(k.weights, kRead);
       visit_all(k.epilogue.inputs, kRead);
-      if (k.chosen) visit(*k.chosen, kRead);
+      if (k.experts) visit(k.experts->of_row, kRead);
       if (k.rows) visit_all(k.rows->inputs, kRead);
       visit_all(k.epilogue.outputs, kWritten);
     } else if constexpr (std::is_same_v<Form, ScatterAddKernel>) {

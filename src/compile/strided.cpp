@@ -220,12 +220,4 @@ std::optional<ContiguousOperand> contiguous_operand(const Node* node, const Plac
   return ContiguousOperand{s->owner, s->offset};
 }
 
-std::optional<ChosenOperand> chosen_operand(const Node* node, const PlaceOf& place) {
-  const auto s = strided(node, place);
-  if (!s) return std::nullopt;
-  const auto stride = stride_of(s->axes[0]);
-  if (!stride) return std::nullopt;
-  return ChosenOperand{s->owner, s->offset, *stride};
-}
-
 }  // namespace weft::compiler

@@ -51,11 +51,4 @@ struct ContiguousOperand {
 };
 std::optional<ContiguousOperand> contiguous_operand(const graph::Node* node, const PlaceOf& place);
 
-/// A vector with any stride that chooses rows of a product with packed weights.
-struct ChosenOperand {
-  const graph::Node* owner = nullptr;
-  Extent offset = 0, stride = 0;
-};
-std::optional<ChosenOperand> chosen_operand(const graph::Node* node, const PlaceOf& place);
-
 }  // namespace weft::compiler

@@ -143,10 +143,10 @@ void trim_operands(kernel::Kernel& kernel) {
     trim(product->b, product->b_view);
   }
   if (auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {  // the weights are read whole
-    const Reach rows = reach_of({{product->m, product->k}, {product->a_row, 1}, 0, {}});
+    const Reach rows = reach_of({{product->rows_of_a(), product->k}, {product->a_row, 1}, 0, {}});
     if (!product->rows && can_cut(product->a, rows)) cut(product->a, rows);
-    if (product->chosen)
-      product->chosen->count = std::min(product->chosen->count, (product->m - 1) * product->chosen_stride + 1);
+    if (product->experts)
+      product->experts->of_row.count = std::min(product->experts->of_row.count, product->m);
   }
 }
 

@@ -8,6 +8,9 @@ namespace weft::graph {
 
 struct OpRow;
 
+/// The rows of each expert's matrix in [E, n, k] are a multiple of this, which devices store together.
+inline constexpr Extent kRowsOfExperts = 16;
+
 struct PackedMatmul {
   bool exact = false;
 };

@@ -62,9 +62,8 @@ LargestBuffer largest_of(const detail::Engine& engine, const detail::Stage& stag
     if (bytes > largest.bytes) largest = {name, bytes};
   };
   for (const auto& [name, weight] : stage.weights().weights)
-    for (const Tensor& each : weight)
-      add(name, is_packed_matrix(each) ? packed_size(each)
-                                       : static_cast<std::uint64_t>(each.numel()) * size_bytes(each.dtype()));
+    add(name, is_packed_matrix(weight) ? packed_size(weight)
+                                       : static_cast<std::uint64_t>(weight.numel()) * size_bytes(weight.dtype()));
   for (const TensorDesc& tensor : stage.graph().tensors) {
     const auto rows = static_cast<std::uint64_t>(engine.slots());
     if (tensor.storage == TensorStorage::state)

@@ -10,7 +10,7 @@
 #include "graph/op.hpp"
 #include "graph/state_scan.hpp"
 #include "llm/adapter.hpp"
-#include "llm/expert_weights.hpp"
+#include "llm/mixture.hpp"
 #include "weft/autocast.hpp"
 #include "weft/checkpoint.hpp"
 #include "weft/error.hpp"
@@ -107,7 +107,7 @@ class Lowering {
       for (const std::string& name : node.inputs) {
         const TensorDesc& tensor = context_.graph.at(name);
         if (tensor.storage == TensorStorage::constant && tensor.shape.size() > 1)
-          rows = std::max(rows, tensor.shape[tensor.shape.size() - 2].value);
+          rows = std::max(rows, graph::rows_of(constant(name).shape()));
       }
     return rows;
   }
@@ -119,13 +119,14 @@ class Lowering {
   const Tensor& constant(const std::string& name) const {
     if (context_.trained)
       if (const auto found = context_.trained->find(name); found != context_.trained->end()) return found->second;
-    return context_.weights.at(name)[0];
+    return context_.weights.at(name);
   }
   /// A matrix that products with gradients read.
   Tensor unpacked(const Tensor& weight) const {
     if (!is_packed_matrix(weight)) return weight;
     if (!weight_rows_.defined()) return cast(weight, autocast_type());
-    return cast(packed_rows(weight, narrow(weight_rows_, 0, 0, weight.dim(0))), autocast_type());
+    const Tensor rows = packed_rows(weight, narrow(weight_rows_, 0, 0, graph::rows_of(weight.shape())));
+    return cast(reshape(rows, weight.shape()), autocast_type());
   }
   /// x W^T + b, for any type of W. Exact: x is not rounded to eight bits.
   Tensor product(const Tensor& x, const std::string& name, const Tensor& bias = {}, bool exact = false) const {
@@ -133,15 +134,6 @@ class Lowering {
     if (inputs_.whole) return linear(x, unpacked(weight), bias);
     return is_packed_matrix(weight) ? packed_linear(x, weight, bias, exact || context_.exact) : linear(x, weight, bias);
   }
-  /// x W^T with the `expert`-th of several matrices. Rows of x for which `chosen` is zero are left out if W is packed.
-  Tensor product_of_expert(const Tensor& x, const std::string& name, Extent expert, const Tensor& chosen) const {
-    const Weight& weight = context_.weights.at(name);
-    if (inputs_.whole && is_packed_matrix(weight[0]))
-      return linear(x, unpacked(weight[static_cast<std::size_t>(expert)]));
-    if (!is_packed_matrix(weight[0])) return linear(x, select(weight[0], 0, expert));
-    return packed_linear(x, weight[static_cast<std::size_t>(expert)], {}, context_.exact, chosen);
-  }
-
   Tensor one(const OpNode& node) {
     switch (node.op) {
       case OpType::embedding: return embedding(input(node, 0), input(node, 1));
@@ -326,35 +318,24 @@ class Lowering {
     return slopes_;
   }
 
-  /// Weights of experts, [T, E], zero for those that are not chosen.
-  Tensor routed(const OpNode& node, const Tensor& x, bool has_biases) const {
-    const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
-    const bool is_corrected = node.integer("corrected") != 0;
-    return expert_weights(logits, is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
-                          {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
-                           node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
-  }
-
-  // In the graph every expert sees every token, with weight 0 for tokens that its router did not choose: products skip
-  // those tokens, and a product without any token does not read its weights.
   Tensor mixed(const OpNode& node) const {
     const Tensor x = input(node, 0);
-    const bool has_biases = node.integer("biases") != 0;
-    const Tensor weight = routed(node, x, has_biases);
-    const double alpha = node.real("alpha"), limit = node.real("limit");
-    Tensor sum;
-    for (Extent e = 0; e < weight.dim(1); ++e) {
-      const Tensor mine = select(weight, 1, e);
-      const auto of_expert = [&](const Tensor& of, std::size_t i) {
-        const Tensor y = product_of_expert(of, node.inputs[i], e, mine);
-        return has_biases ? y + select(input(node, i + 4), 0, e) : y;
-      };
-      const Tensor gate = of_expert(x, 2), up = of_expert(x, 3);
-      const Tensor part =
-          of_expert(alpha > 0 ? clamped_swiglu(gate, up, alpha, limit) : swiglu(gate, up), 4) * unsqueeze(mine, 1);
-      sum = sum.defined() ? sum + part : part;
-    }
-    return sum;
+    const bool has_biases = node.integer("biases") != 0, is_corrected = node.integer("corrected") != 0;
+    const ChosenExperts chosen =
+        choose_experts(product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor()),
+                       is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
+                       {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
+                        node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
+    // Weights of types without products are plain, and then those beside them must be.
+    bool is_plain = inputs_.whole.has_value();
+    for (std::size_t i = 2; i < 5; ++i) is_plain |= !is_packed_matrix(constant(node.inputs[i]));
+    const auto expert = [&](std::size_t i) {
+      const Tensor& weight = constant(node.inputs[i]);
+      return Expert{is_plain ? unpacked(weight) : weight, has_biases ? input(node, i + 4) : Tensor(),
+                    context_.graph.at(node.inputs[i]).shape[1].value};
+    };
+    return mixture(x, chosen, {expert(2), expert(3), expert(4), node.real("alpha"), node.real("limit")},
+                   context_.exact);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.

@@ -155,10 +155,10 @@ std::optional<PackedFile> PackedFile::of(std::span<const MappedFile> model, std:
   std::set<BlockType> types;
   std::size_t bytes = 0;
   for (const PackedPart& part : parts) {
-    file.parts_.push_back({part.type, part.n, part.k, bytes});
-    bytes += packing.packed_bytes(part.type, part.n, part.k);
+    file.parts_.push_back({part.type, part.shape, bytes});
+    bytes += packing.packed_bytes(part.type, part.shape.numel() / part.shape.back(), part.shape.back());
     bytes = (bytes + kLine - 1) / kLine * kLine;
-    matrices += fmt::format("{} {} {} {} {}\n", part.tensor, part.index, name_of(part.type), part.n, part.k);
+    matrices += fmt::format("{} {} {}\n", part.tensor, name_of(part.type), part.shape.to_string());
     types.insert(part.type);
   }
   if (bytes < rules.bytes_min) return std::nullopt;
@@ -214,7 +214,7 @@ bool PackedFile::open() {
 
 Tensor PackedFile::matrix(std::size_t part) const {
   const Part& p = parts_.at(part);
-  return matrix_over(p.type, p.n, p.k, mapped_->bytes().subspan(p.at), mapped_, device_);
+  return matrix_over(p.type, p.shape, mapped_->bytes().subspan(p.at), mapped_, device_);
 }
 
 bool PackedFile::is_current() const {

@@ -20,12 +20,11 @@
 
 namespace weft::llm {
 
-/// A matrix of a model: where it comes from in the model's files, and what it is.
+/// A weight of a model: the first tensor of the model's files that it is made of, and what it is.
 struct PackedPart {
   std::string_view tensor;
-  std::size_t index = 0;  // of the matrices that the tensor holds
   BlockType type = BlockType::f32;
-  Extent n = 0, k = 0;
+  Shape shape;
 };
 
 struct PackedFileRules {
@@ -66,7 +65,7 @@ class PackedFile {
  private:
   struct Part {
     BlockType type;
-    Extent n, k;
+    Shape shape;
     std::size_t at;  // in the file
   };
   bool is_current() const;

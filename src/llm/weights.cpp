@@ -9,6 +9,7 @@
 
 #include "backend/contract.hpp"
 #include "base/file.hpp"
+#include "graph/packed.hpp"
 #include "runtime/devices.hpp"
 #include "weft/error.hpp"
 
@@ -70,56 +71,74 @@ Shape shape_in_file(const TensorDesc& tensor) {
   return shape;
 }
 
-/// Matrices of f32 stay dense, because dense products have kernels of their own. Experts are packed even so: packed products
-/// skip the tokens of other experts.
-bool packs(const TensorDesc& tensor, const TensorNames& names, Device device) {
-  if (tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2) return false;
-  const bool of_experts = tensor.shape.size() > 2;
-  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
-    const io::SourceTensor& found = names.part(tensor, i);
-    if ((*found.type == BlockType::f32 && !of_experts) || !can_pack(*found.type, device) ||
-        !rows_divide(*found.type, tensor.shape.back().value))
-      return false;
-  }
-  return true;
-}
+/// A weight as it will be packed.
+struct Packing {
+  BlockType type = BlockType::f32;
+  std::vector<const io::SourceTensor*> parts;  // in the model's files
+  Extent experts = 0;                          // 0: the weight is a matrix
+  Extent rows = 0, padded = 0;                 // of a matrix in the files, and packed
+  Extent columns = 0;
 
-/// A matrix in the model's files.
-struct Matrix {
-  const io::SourceTensor* source = nullptr;
-  std::size_t index = 0;  // of those in the tensor
-  Extent n = 0, k = 0;
+  Shape shape() const { return experts > 0 ? Shape{experts, padded, columns} : Shape{padded, columns}; }
+  Extent all_rows() const { return std::max<Extent>(1, experts) * padded; }
 };
 
-/// One of a plain weight, one for each expert of a mixture's.
-std::vector<Matrix> matrices_of(const TensorDesc& tensor, const TensorNames& names) {
+/// Nothing if the device has no products with the weight as it is. Matrices of f32 stay dense, because dense products have kernels of
+/// their own; experts of f32 are packed, so that one product has them all.
+std::optional<Packing> packing_of(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  if (tensor.keys.empty() || tensor.element != Element::weight || tensor.transposed || tensor.shape.size() < 2)
+    return {};
   const Shape shape = shape_of(tensor);
-  const Extent n = shape[shape.rank() - 2], k = shape[shape.rank() - 1];
-  std::vector<Matrix> matrices;
+  Packing packing{.rows = shape[shape.rank() - 2], .columns = shape[shape.rank() - 1]};
+  packing.padded = packing.rows;
+  if (shape.rank() > 2) {
+    packing.experts = shape[0];
+    packing.padded = (packing.rows + graph::kRowsOfExperts - 1) / graph::kRowsOfExperts * graph::kRowsOfExperts;
+  }
   for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
     const io::SourceTensor& found = names.part(tensor, i);
-    const auto count = static_cast<std::size_t>(found.shape.numel() / (n * k));
-    for (std::size_t m = 0; m < count; ++m) matrices.push_back({&found, m, n, k});
+    if (i > 0 && *found.type != packing.type) return {};
+    packing.type = *found.type;
+    packing.parts.push_back(&found);
   }
-  return matrices;
+  if ((packing.type == BlockType::f32 && packing.experts == 0) || !can_pack(packing.type, device) ||
+      !rows_divide(packing.type, packing.columns))
+    return {};
+  return packing;
 }
 
-Tensor packed(const Matrix& matrix, const TensorNames& names, Device device, backend::SharedMemory* memory) {
-  const io::LoadedTensor whole = io::TensorSource::loaded(*matrix.source);
-  const std::span<const std::byte> data = whole.tensor.data;
-  const std::size_t bytes = bytes_for(*whole.tensor.type, Shape{matrix.n, matrix.k}, whole.tensor.name);
+/// The rows of all experts, where files have them apart, or rows of zeros follow those of each.
+std::vector<std::byte> joined_experts(const Packing& packing, const TensorNames& names) {
+  const auto bytes = [&](Extent rows) {
+    return bytes_for(packing.type, Shape{rows, packing.columns}, packing.parts[0]->name);
+  };
+  const std::size_t from = bytes(packing.rows), to = bytes(packing.padded);
+  std::vector<std::byte> joined(static_cast<std::size_t>(packing.experts) * to);
+  std::byte* at = joined.data();
+  for (const io::SourceTensor* part : packing.parts) {
+    const io::LoadedTensor loaded = io::TensorSource::loaded(*part);
+    names.source().require_finite(loaded.tensor, loaded.tensor.data);  // a NaN scale would make every logit NaN
+    for (std::size_t first = 0; first < loaded.tensor.data.size(); first += from, at += to)
+      std::copy_n(loaded.tensor.data.begin() + static_cast<std::ptrdiff_t>(first), from, at);
+    if (!loaded.made) release_pages(loaded.tensor.data);
+  }
+  return joined;
+}
+
+Tensor packed(const Packing& packing, const TensorNames& names, Device device, backend::SharedMemory* memory) {
+  if (packing.parts.size() > 1 || packing.padded != packing.rows)
+    return pack_matrix(packing.type, joined_experts(packing, names), packing.shape(), device, {.memory = memory});
+  const io::LoadedTensor whole = io::TensorSource::loaded(*packing.parts[0]);
   std::span<const std::byte> before;
   const auto release = [&] {  // the host needs no copy of data that is on the device
     if (!whole.made) release_pages(before);
   };
   const auto check = [&](std::span<const std::byte> part) {
     release();
-    // A NaN scale would make every logit NaN.
     names.source().require_finite(whole.tensor, part);
     before = part;
   };
-  Tensor made = pack_matrix(*whole.tensor.type, data.subspan(matrix.index * bytes, bytes), {matrix.n, matrix.k}, device,
-                            {.memory = memory, .before = check});
+  Tensor made = pack_matrix(packing.type, whole.tensor.data, packing.shape(), device, {.memory = memory, .before = check});
   release();
   return made;
 }
@@ -177,7 +196,7 @@ const io::SourceTensor& TensorNames::part(const TensorDesc& tensor, std::size_t 
       .first->second;
 }
 
-const Weight& Weights::at(const std::string& name) const {
+const Tensor& Weights::at(const std::string& name) const {
   auto it = weights.find(name);
   if (it == weights.end()) throw InternalError(fmt::format("llm: the weight {} was not loaded", name));
   return it->second;
@@ -235,26 +254,21 @@ std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names) {
 }
 
 std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, Device device) {
-  if (!packs(tensor, names, device)) return static_cast<std::uint64_t>(shape_of(tensor).numel()) * sizeof(float);
-  std::uint64_t bytes = 0;
-  for (const Matrix& m : matrices_of(tensor, names))
-    bytes += weight_packing(device)->packed_bytes(*m.source->type, m.n, m.k);
-  return bytes;
+  if (const auto packing = packing_of(tensor, names, device))
+    return weight_packing(device)->packed_bytes(packing->type, packing->all_rows(), packing->columns);
+  return static_cast<std::uint64_t>(shape_of(tensor).numel()) * sizeof(float);
 }
 
 Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Device device) {
   Weights weights;
   for (const TensorDesc& tensor : graph.tensors) {
     if (tensor.keys.empty()) continue;
-    Weight weight;
-    if (packs(tensor, names, device))
-      for (const Matrix& m : matrices_of(tensor, names))
-        weight.push_back(matrix_without_values(*m.source->type, {m.n, m.k}, device));
-    if (weight.empty())
-      weight.push_back(
-          Tensor(runtime::data_node(DType::f32, shape_of(tensor), device, runtime::allocate(device, 0, tensor.name))));
+    const auto packing = packing_of(tensor, names, device);
     weights.bytes += weight_bytes(tensor, names, device);
-    weights.weights.emplace(tensor.name, std::move(weight));
+    weights.weights.emplace(
+        tensor.name, packing ? matrix_without_values(packing->type, packing->shape(), device)
+                             : Tensor(runtime::data_node(DType::f32, shape_of(tensor), device,
+                                                         runtime::allocate(device, 0, tensor.name))));
   }
   return weights;
 }
@@ -264,38 +278,37 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   const auto start = std::chrono::steady_clock::now();
   const std::uint64_t total = file_bytes(graph, names);
   std::uint64_t done = 0;
-  std::vector<std::vector<Matrix>> matrices;  // of each tensor of the graph; none: it is dense, or no weight
+  std::vector<std::optional<Packing>> packings;  // of each tensor of the graph
   std::vector<PackedPart> parts;
   for (const TensorDesc& tensor : graph.tensors) {
-    const bool is_packed = !tensor.keys.empty() && packs(tensor, names, device);
-    matrices.push_back(is_packed ? matrices_of(tensor, names) : std::vector<Matrix>());
-    for (const Matrix& m : matrices.back()) parts.push_back({m.source->name, m.index, *m.source->type, m.n, m.k});
+    packings.push_back(packing_of(tensor, names, device));
+    if (const auto& packing = packings.back())
+      parts.push_back({packing->parts[0]->name, packing->type, packing->shape()});
   }
   std::optional<PackedFile> file;
-  const backend::WeightPacking* packing = parts.empty() ? nullptr : weight_packing(device);
-  if (packing && packing->can_keep()) file = PackedFile::of(names.source().files(), parts, rules, device);
+  const backend::WeightPacking* weight_packer = parts.empty() ? nullptr : weight_packing(device);
+  if (weight_packer && weight_packer->can_keep())
+    file = PackedFile::of(names.source().files(), parts, rules, device);
   const bool is_mapped = file && file->open();
 
   Weights weights;
   std::vector<Tensor> all_packed;
   // Matrices take about as much packed as in the model's files.
   const std::unique_ptr<backend::SharedMemory> memory =
-      packing ? packing->shared_memory(static_cast<std::size_t>(total), file.has_value()) : nullptr;
+      weight_packer ? weight_packer->shared_memory(static_cast<std::size_t>(total), file.has_value()) : nullptr;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const TensorDesc& tensor = graph.tensors[i];
     if (tensor.keys.empty()) continue;
-    Weight weight;
-    for (const Matrix& matrix : matrices[i]) {
-      const Tensor made = is_mapped ? file->matrix(all_packed.size()) : packed(matrix, names, device, memory.get());
+    if (const auto& packing = packings[i]) {
+      const Tensor made = is_mapped ? file->matrix(all_packed.size()) : packed(*packing, names, device, memory.get());
       all_packed.push_back(made);
       weights.bytes += packed_size(made);
-      weight.push_back(made.named(tensor.name));
+      weights.weights.emplace(tensor.name, made.named(tensor.name));
+    } else {
+      const Tensor made = dense(tensor, names, device);
+      weights.bytes += static_cast<std::uint64_t>(made.numel()) * sizeof(float);
+      weights.weights.emplace(tensor.name, made);
     }
-    if (weight.empty()) {
-      weight.push_back(dense(tensor, names, device));
-      weights.bytes += static_cast<std::uint64_t>(weight[0].numel()) * sizeof(float);
-    }
-    weights.weights.emplace(tensor.name, std::move(weight));
     for (std::size_t k = 0; k < tensor.keys.size(); ++k) {
       done += names.part(tensor, k).size_bytes();
       release_pages(names.find(tensor.keys[k])->data);

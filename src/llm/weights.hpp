@@ -33,16 +33,15 @@ class TensorNames {
       parts_;  // of constants, by their names and places
 };
 
-/// A constant on the device: f32, or in its blocks where the device multiplies these. Of a mixture in blocks one for each expert.
-using Weight = std::vector<Tensor>;
-
 struct Weights {
-  std::unordered_map<std::string, Weight> weights;  // by the graph's names
+  /// By the graph's names: f32, or in blocks where the device multiplies these. Of a mixture in blocks [experts, rows, columns],
+  /// with rows of zeros behind those of each expert (expert_linear).
+  std::unordered_map<std::string, Tensor> weights;
   std::uint64_t bytes = 0;                          // on the device
   std::filesystem::path packed_file;                // that matrices were mapped from; empty: they were packed
   std::unique_ptr<PackedFileWriter> writer;         // of the file for the next load
 
-  const Weight& at(const std::string& name) const;
+  const Tensor& at(const std::string& name) const;
 };
 
 /// Called with bytes of the file done, and all.

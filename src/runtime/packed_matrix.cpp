@@ -75,14 +75,14 @@ std::span<const std::byte> packed_bytes(const Tensor& matrix) {
       .first(packed_size(matrix));
 }
 
-Tensor matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
+Tensor matrix_over(BlockType type, const Shape& shape, std::span<const std::byte> packed,
                    std::shared_ptr<const void> owner, Device device) {
   const backend::WeightPacking& packing = packing_for(type, device);
-  const std::size_t bytes = packing.packed_bytes(type, n, k);
+  const std::size_t bytes = packing.packed_bytes(type, graph::rows_of(shape), graph::columns_of(shape));
   if (packed.size() < bytes)
-    throw UsageError(fmt::format("packed matrix: {} [{}, {}] takes {} bytes, and {} are given", name_of(type), n, k,
-                                 bytes, packed.size()));
-  return packed_leaf(type, {n, k}, device, packing.borrow(std::move(owner), packed.first(bytes)));
+    throw UsageError(fmt::format("packed matrix: {} {} takes {} bytes, and {} are given", name_of(type),
+                                 shape.to_string(), bytes, packed.size()));
+  return packed_leaf(type, shape, device, packing.borrow(std::move(owner), packed.first(bytes)));
 }
 
 }  // namespace weft

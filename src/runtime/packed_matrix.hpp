@@ -39,11 +39,11 @@ const backend::WeightPacking* weight_packing(Device device);
 /// Whether a tensor is packed, and the bytes that it takes.
 bool is_packed_matrix(const Tensor& tensor);
 std::size_t packed_size(const Tensor& matrix);
-/// The packed bytes, and a matrix [n, k] over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only
+/// The packed bytes, and a tensor of this shape over such bytes, which `owner` keeps; they begin at a multiple of 64 and are only
 /// read. For devices whose packed weights can be kept (`WeightPacking::can_keep`). UsageError for fewer bytes than it takes.
 /// Packed bytes of another process can be used if `WeightPacking::layout_digest` of the type is the same.
 std::span<const std::byte> packed_bytes(const Tensor& matrix);
-Tensor matrix_over(BlockType type, Extent n, Extent k, std::span<const std::byte> packed,
+Tensor matrix_over(BlockType type, const Shape& shape, std::span<const std::byte> packed,
                    std::shared_ptr<const void> owner, Device device = {});
 
 }  // namespace weft

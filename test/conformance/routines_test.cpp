@@ -53,18 +53,21 @@ class Routines : public Conformance {
     bool is_device = false;
   };
   Tensor weights(Side& side, BlockType type, Extent n, Extent k, const std::vector<double>& values) {
+    return weights(side, type, Shape{n, k}, values);
+  }
+  Tensor weights(Side& side, BlockType type, const Shape& shape, const std::vector<double>& values) {
     const std::vector<float> floats(values.begin(), values.end());
-    std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"));
+    std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(shape.numel()), "test"));
     quantise(type, floats, blocks);
     std::vector<double> words = reference::words_of(blocks);
     if (side.is_device) {
-      const Tensor matrix = pack_matrix(type, blocks, {n, k}, device());
+      const Tensor matrix = pack_matrix(type, blocks, shape, device());
       std::vector<std::uint32_t> packed(packed_size(matrix) / 4);
       backend().download(*runtime::buffer_of(*matrix.node()), 0, static_cast<Extent>(packed.size()), DType::u32,
                          packed.data());
       words.assign(packed.begin(), packed.end());
     }
-    return side.arguments.make_packed({n, k}, std::move(words), type);
+    return side.arguments.make_packed(shape, std::move(words), type);
   }
 
   /// The values that `make(side)` gives, on the device and by the reference, whose kernels are then in `kernels_`.
@@ -90,24 +93,52 @@ class Routines : public Conformance {
   std::mt19937_64 random_{17};
 };
 
-TEST_F(Routines, PackedProductsWithEpiloguesAndChosenRows) {
+TEST_F(Routines, PackedProductsWithEpilogues) {
   const Extent n = 40, k = 256;
   for (const DType type : kPackedTypes)
     for (const Extent m : {Extent{1}, Extent{5}, Extent{20}}) {
       if (!is_cpu() && (type != BlockType::q8_0 || m == 1)) continue;  // software adapters take seconds for each shader
       SCOPED_TRACE(fmt::format("{} rows of {}", m, name_of(type)));
       const auto x = noise(m * k), w = noise(n * k), bias = noise(n);
-      std::vector<double> chosen(static_cast<std::size_t>(2 * m), 1.0);
-      for (std::size_t i = 0; i < chosen.size(); i += 4) chosen[i] = 0;  // every other row
       expect_same([&](Side& side) {
         const Tensor rows = side.arguments.make({m, k}, x), words = weights(side, type, n, k, w);
-        const Tensor flags = narrow(side.arguments.make({m, 2}, chosen), 1, 0, 1);
-        return std::vector<Tensor>{silu(packed_linear(rows, words, {}, true) + side.arguments.make({n}, bias)),
-                                   packed_linear(rows, words, {}, true, reshape(flags, {m}))};
+        return std::vector<Tensor>{silu(packed_linear(rows, words, {}, true) + side.arguments.make({n}, bias))};
       });
-      ASSERT_EQ(kernels_.size(), 2u);
-      const auto& second = std::get<kernel::PackedMatmulKernel>(kernels_[1]);
-      EXPECT_TRUE(second.chosen && second.chosen_stride == (m == 1 ? second.chosen_stride : 2));
+      ASSERT_EQ(kernels_.size(), 1u);
+    }
+}
+
+// A gated unit of experts, with rows that share a token's, and one without an expert. Each expert has a bias.
+TEST_F(Routines, ProductsOfExperts) {
+  const Extent experts = 5, n = 48, k = 256, used = 2;
+  for (const DType type : kPackedTypes)
+    for (const Extent tokens : {Extent{1}, Extent{7}, Extent{60}}) {
+      if (!is_cpu() && (type != BlockType::q8_0 || tokens == 7)) continue;  // software adapters take seconds a shader
+      SCOPED_TRACE(fmt::format("{} tokens, {}", tokens, name_of(type)));
+      const auto x = noise(tokens * k), gate = noise(experts * n * k), up = noise(experts * n * k),
+                 down = noise(experts * k * 256), bias = noise(experts * n), wide = noise(tokens * used * 256);
+      std::vector<double> numbers;
+      for (Extent i = 0; i < tokens * used; ++i) numbers.push_back(static_cast<double>((i * i + i / 3) % experts));
+      numbers[1] = -1;
+      if (tokens > 1) numbers[5] = static_cast<double>(experts);
+      expect_same([&](Side& side) {
+        const Tensor rows = side.arguments.make({tokens, k}, x),
+                     chosen = side.arguments.make({tokens, used}, numbers, DType::i32);
+        const Shape shape{experts, n, k};
+        const Tensor biases = reshape(
+            embedding(side.arguments.make({experts, n}, bias), reshape(chosen, {tokens * used})), {tokens, used, n});
+        const Tensor g = expert_linear(rows, weights(side, type, shape, gate), chosen, true) + biases,
+                     u = expert_linear(rows, weights(side, type, shape, up), chosen, true);
+        const Tensor other = side.arguments.make({tokens, used, 256}, wide);
+        return std::vector<Tensor>{
+            swiglu(g, u), expert_linear(other, weights(side, type, {experts, k, 256}, down), chosen, true)};
+      });
+      EXPECT_EQ(std::ranges::count_if(kernels_,
+                                      [](const kernel::Kernel& k) {
+                                        const auto* product = std::get_if<kernel::PackedMatmulKernel>(&k);
+                                        return product && product->experts;
+                                      }),
+                3);
     }
 }
 

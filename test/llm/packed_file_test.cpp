@@ -50,11 +50,10 @@ class Packed : public testing::Test {
     Loaded loaded{load_weights(graph, names, Device{}, {}, rules), {}};
     for (const TensorDesc& tensor : graph.tensors) {
       if (tensor.keys.empty()) continue;
-      for (const Tensor& matrix : loaded.weights.at(tensor.name)) {
-        if (!is_packed_matrix(matrix)) continue;
-        const auto bytes = packed_bytes(matrix);
-        loaded.matrices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      }
+      const Tensor& matrix = loaded.weights.at(tensor.name);
+      if (!is_packed_matrix(matrix)) continue;
+      const auto bytes = packed_bytes(matrix);
+      loaded.matrices.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     loaded.weights.writer.reset();
     return loaded;
@@ -108,7 +107,7 @@ TEST_F(Packed, EveryKindOfBlocks) {
     const BlockFormat& format = block_format(type);
     std::vector<std::byte> blocks(kRows * kColumns / format.block_elements * format.block_bytes);
     for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::byte>(i * 37 + i / 256 * 11);
-    parts.push_back({"weight", parts.size(), type, kRows, kColumns});
+    parts.push_back({"weight", type, Shape{kRows, kColumns}});
     matrices.push_back(pack_matrix(type, blocks, {kRows, kColumns}, Device{}));
   }
   auto packed_file = PackedFile::of(source.files(), parts, rules());
@@ -124,7 +123,7 @@ TEST_F(Packed, EveryKindOfBlocks) {
   for (int change = 0; change < 4; ++change) {
     std::vector<PackedPart> others = parts;
     if (change == 0) others[0].type = BlockType::f16;
-    if (change == 1) others[3].n += 16;
+    if (change == 1) others[3].shape = {kRows + 16, kColumns};
     if (change == 2) std::swap(others[4], others[5]);
     if (change == 3) others[0].tensor = "bias";
     EXPECT_FALSE(PackedFile::of(source.files(), others, rules())->open()) << change;
@@ -198,10 +197,10 @@ TEST_F(Packed, NothingIsKeptOfAModelThatMayStillChange) {
   // Or that does so between its packing and the end of the file.
   const io::TensorSource source = io::TensorSource::open(model_.path());
   const io::SourceTensor& tensor = source.at("model.layers.0.self_attn.q_proj.weight");
-  const PackedPart part{tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]};
+  const PackedPart part{tensor.name, *tensor.type, tensor.shape};
   auto packed_file = PackedFile::of(source.files(), {&part, 1}, rules());
   ASSERT_TRUE(packed_file);
-  const Tensor matrices[] = {pack_matrix(part.type, tensor.data, {part.n, part.k}, Device{})};
+  const Tensor matrices[] = {pack_matrix(part.type, tensor.data, part.shape, Device{})};
   std::ofstream(model_ / "model.safetensors", std::ios::app).flush();
   fs::last_write_time(model_ / "model.safetensors", fs::file_time_type::clock::now() + std::chrono::seconds(1));
   packed_file->write(matrices, {});
@@ -278,7 +277,7 @@ TEST_F(Packed, WhateverCallFailsTheModelLoads) {
   std::vector<Tensor> matrices;
   for (const io::SourceTensor& tensor : source.tensors()) {
     if (tensor.shape.rank() != 2) continue;
-    parts.push_back({tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]});
+    parts.push_back({tensor.name, *tensor.type, tensor.shape});
     matrices.push_back(pack_matrix(*tensor.type, tensor.data, tensor.shape, Device{}));
   }
   for (const test::Fault& fault : test::kFaults)
@@ -311,8 +310,8 @@ TEST_F(Packed, WhateverCallFailsTheModelLoads) {
 TEST_F(Packed, AWriterMayBeStoppedAndSeveralMayWrite) {
   const io::TensorSource source = io::TensorSource::open(model_.path());
   const io::SourceTensor& tensor = source.at("model.embed_tokens.weight");
-  const PackedPart part{tensor.name, 0, *tensor.type, tensor.shape[0], tensor.shape[1]};
-  const Tensor matrix = pack_matrix(part.type, tensor.data, {part.n, part.k}, Device{});
+  const PackedPart part{tensor.name, *tensor.type, tensor.shape};
+  const Tensor matrix = pack_matrix(part.type, tensor.data, part.shape, Device{});
   auto packed_file = PackedFile::of(source.files(), {&part, 1}, rules());
   std::stop_source stop;
   stop.request_stop();

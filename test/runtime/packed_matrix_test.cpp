@@ -61,53 +61,72 @@ TEST(PackedMatrix, GatedUnitsTakeTheMemoryOfOneProduct) {
   for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16}) {
     const Weights gate = weights_of(type, n, k, 1), up = weights_of(type, n, k, 2), down = weights_of(type, k, n, 3);
     const Tensor x = tensor<float>(std::span<const float>(noise(4, rows * k)), {rows, k});
-    for (const Extent left_out : {Extent{0}, Extent{60}}) {
-      const Tensor chosen =
-          cast(arange(rows, DType::i32) >= scalar_like(left_out, arange(rows, DType::i32)), DType::f32);
-      for (const bool exact : {true, false}) {
-        const auto times = [&](const Tensor& y, const Weights& w) {
-          return packed_linear(y, w.packed, {}, exact, left_out > 0 ? chosen : Tensor());
-        };
-        auto unit = compile([&](Tensor input) {
-          const Tensor y = input * 1.0;
-          return times(silu(times(y, gate)) * times(y, up), down);
-        });
-        const Tensor g = times(x, gate), u = times(x, up);
-        g.eval(), u.eval();
-        const Tensor h = silu(g) * u;
-        h.eval();
-        EXPECT_EQ(unit(x).to_vector<float>(), times(h, down).to_vector<float>());
-        EXPECT_LT(unit.compiled().scratch_bytes(), static_cast<std::size_t>(rows * (n + 2 * k) * 4));
-      }
+    for (const bool exact : {true, false}) {
+      const auto times = [&](const Tensor& y, const Weights& w) { return packed_linear(y, w.packed, {}, exact); };
+      auto unit = compile([&](Tensor input) {
+        const Tensor y = input * 1.0;
+        return times(silu(times(y, gate)) * times(y, up), down);
+      });
+      const Tensor g = times(x, gate), u = times(x, up);
+      g.eval(), u.eval();
+      const Tensor h = silu(g) * u;
+      h.eval();
+      EXPECT_EQ(unit(x).to_vector<float>(), times(h, down).to_vector<float>());
+      EXPECT_LT(unit.compiled().scratch_bytes(), static_cast<std::size_t>(rows * (n + 2 * k) * 4));
     }
   }
 }
 
-TEST(PackedMatrix, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
-  const Extent k = 64, n = 48;
-  for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16}) {
-    const Weights w = weights_of(type, n, k, 1);
-    const std::vector<std::byte> no_numbers(bytes_for(type, static_cast<std::uint64_t>(n * k), "test"),
-                                            std::byte{0xFF});
-    const Tensor broken = pack_matrix(type, no_numbers, {n, k}, kCpu);
-    for (const Extent rows : {1, 5, 40})
+// Each row has the bits that it has alone, with the matrix of its expert.
+TEST(PackedMatrix, RowsOfExpertsAreThoseOfTheirMatrices) {
+  const Extent experts = 4, k = 64, n = 48, used = 3;
+  for (const BlockType type : {BlockType::q4_1, BlockType::q8_0, BlockType::f16, BlockType::f32}) {
+    const std::vector<float> values = noise(1, experts * n * k);
+    std::vector<std::byte> blocks(bytes_for(type, static_cast<std::uint64_t>(experts * n * k), "test"));
+    quantise(type, values, blocks);
+    const Tensor all = pack_matrix(type, blocks, {experts, n, k}, kCpu);
+    const std::size_t each = blocks.size() / static_cast<std::size_t>(experts);
+    std::vector<Tensor> matrices;
+    for (Extent e = 0; e < experts; ++e)
+      matrices.push_back(pack_matrix(type, std::span(blocks).subspan(static_cast<std::size_t>(e) * each, each), {n, k}, kCpu));
+    for (const Extent tokens : {1, 5, 40})
       for (const bool exact : {true, false}) {
-        std::vector<float> values = noise(2, rows * k), chosen(static_cast<std::size_t>(2 * rows));
-        for (Extent i = 0; i < rows; ++i) {
-          const bool takes_part = i % 3 == 1;
-          chosen[static_cast<std::size_t>(2 * i)] = takes_part ? 0.25f : 0.0f;
-          if (!takes_part) std::fill_n(values.begin() + i * k, k, std::nanf(""));
+        std::vector<std::int32_t> numbers;
+        for (Extent i = 0; i < tokens * used; ++i) numbers.push_back(static_cast<std::int32_t>(i * 7 % 5) - 1);  // -1: none
+        const std::vector<float> rows = noise(2, tokens * k);
+        const Tensor x = tensor<float>(std::span<const float>(rows), {tokens, k}),
+                     chosen = tensor<std::int32_t>(std::span<const std::int32_t>(numbers), {tokens, used});
+        std::vector<std::vector<float>> by_expert;
+        for (const Tensor& matrix : matrices)
+          by_expert.push_back(packed_linear(x, matrix, {}, exact).to_vector<float>());
+        const std::vector<float> got = expert_linear(x, all, chosen, exact).to_vector<float>();
+        ASSERT_EQ(got.size(), static_cast<std::size_t>(tokens * used * n));
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const std::int32_t expert = numbers[i / n];
+          const std::size_t at = i / (n * used) * n + i % n;
+          ASSERT_EQ(got[i], expert < 0 ? 0 : by_expert[static_cast<std::size_t>(expert)][at])
+              << name_of(type) << ", element " << i;
         }
-        const Tensor x = tensor<float>(std::span<const float>(values), {rows, k}),
-                     both = tensor<float>(std::span<const float>(chosen), {rows, 2}), some = select(both, 1, 0),
-                     none = select(both, 1, 1);
-        const std::vector<float> got = packed_linear(x, w.packed, {}, exact, some).to_vector<float>(),
-                                 all = packed_linear(x, w.packed, {}, exact).to_vector<float>();
-        for (std::size_t i = 0; i < got.size(); ++i)
-          ASSERT_EQ(got[i], i / n % 3 == 1 ? all[i] : 0) << name_of(type) << ", element " << i;
-        for (const float value : packed_linear(x, broken, {}, exact, none).to_vector<float>()) ASSERT_EQ(value, 0);
+        // One expert for each row, and nothing is read of the others.
+        const Tensor first = select(chosen, 1, 1);
+        EXPECT_EQ(expert_linear(x, all, first, exact).to_vector<float>(),
+                  select(expert_linear(x, all, chosen, exact), 1, 1).to_vector<float>());
       }
   }
+}
+
+TEST(PackedMatrix, ExpertsThatDoNotFitAreRefused) {
+  std::vector<std::byte> blocks(bytes_for(BlockType::q8_0, 3 * 32 * 64, "test"));
+  const Tensor weights = pack_matrix(BlockType::q8_0, blocks, {3, 32, 64}, kCpu),
+               odd = pack_matrix(BlockType::q8_0, blocks, {8, 12, 64}, kCpu), x = ones({5, 64});
+  const auto numbers = [](const Shape& shape) { return zeros(shape, DType::i32); };
+  EXPECT_THROW((void)expert_linear(x, weights, numbers({4})), ShapeError);
+  EXPECT_THROW((void)expert_linear(x, weights, numbers({4, 2})), ShapeError);
+  EXPECT_THROW((void)expert_linear(ones({5, 32}), weights, numbers({5})), ShapeError);
+  EXPECT_THROW((void)expert_linear(x, odd, numbers({5})), ShapeError);
+  EXPECT_THROW((void)expert_linear(x, ones({3, 32, 64}), numbers({5})), DTypeError);
+  EXPECT_THROW((void)expert_linear(x, weights, ones({5})), DTypeError);
+  EXPECT_THROW((void)expert_linear(x, Tensor(), numbers({5})), UsageError);
 }
 
 TEST(PackedMatrix, NeighboursRunTogetherAndChainsDoNot) {
@@ -187,8 +206,6 @@ TEST(PackedMatrix, ErrorsNameWhatDoesNotFit) {
   EXPECT_THROW((void)packed_linear(zeros({2, 32}), w.packed), ShapeError);
   EXPECT_THROW((void)packed_linear(zeros({2, 64}, DType::i32), w.packed), DTypeError);
   EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, zeros({3})), ShapeError);
-  EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({3})), ShapeError);
-  EXPECT_THROW((void)packed_linear(zeros({2, 64}), w.packed, {}, true, zeros({2}, DType::i32)), DTypeError);
   EXPECT_THROW((void)packed_rows(w.packed, zeros({2})), DTypeError);
   EXPECT_THROW((void)pack_matrix(BlockType::i32, {}, {0, 32}, kCpu), DTypeError);
   EXPECT_THROW((void)pack_matrix(BlockType::q8_0, {}, {4, 33}, kCpu), ShapeError);

@@ -1,6 +1,7 @@
 // Products of one A with packed matrices, each with its epilogue.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <span>
@@ -13,8 +14,7 @@
 
 namespace weft::cpu {
 
-/// For an expert of a mixture, rows of tokens that use other experts are not chosen: their rows of the products are zero. If no
-/// row is chosen, the weights are not read.
+/// With experts, the rows of each are neighbours in scratch memory, and multiplied together.
 class PackedProducts final : public Prepared {
  public:
   explicit PackedProducts(std::span<const kernel::PackedMatmulKernel* const> kernels);
@@ -23,11 +23,11 @@ class PackedProducts final : public Prepared {
                        std::span<const kernel::PackedMatmulKernel* const> others);
 
   void bind(const Memory& memory) override;
-  void run() override { run_products(products_); }
-  void run_kernel(std::size_t index) override { run_products({&products_[index], 1}); }
+  void run() override { run_products(0, products_.size()); }
+  void run_kernel(std::size_t index) override { run_products(index, 1); }
   int stages() const override { return tasks_ ? 1 : 0; }
   Extent tasks(int) const override { return tasks_->count(); }
-  void start() override { tasks_->start(x_, x_row_, rows_); }
+  void start() override { tasks_->start(x_, x_row_); }
   void run_task(int, Extent task) override { tasks_->run(task); }
   bool is_streamed() const override { return tasks_.has_value(); }
   bool ask_ahead(Extent task, int piece) const override { return tasks_->ask_ahead(task, piece); }
@@ -44,18 +44,18 @@ class PackedProducts final : public Prepared {
     ProductEpilogue epilogue;
     QuantisedMatrix matrix;
   };
-  void run_products(std::span<const QuantProduct> products) const;
+  void run_products(std::size_t first, std::size_t count) const;
 
   kernel::Operand a_;
   Extent x_row_, m_;
   Activations activations_;
-  std::optional<kernel::Operand> chosen_;
-  Extent chosen_stride_;
+  std::optional<kernel::PackedMatmulKernel::Experts> experts_;
   std::deque<Member> members_;  // products refer to them
   std::vector<QuantProduct> products_;
-  std::optional<QuantTasks> tasks_;  // for few rows
+  std::vector<std::int64_t> widths_;  // columns of each product
+  std::optional<QuantTasks> tasks_;   // for few rows
   const float* x_ = nullptr;
-  ChosenRows rows_;
+  const std::int32_t* of_row_ = nullptr;
 };
 
 }  // namespace weft::cpu

@@ -112,20 +112,31 @@ const OpRow& packed_matmul_row() {
       .family = "packed",
       .inputs = {{.name = "x", .only = {DType::f32}},
                  {.name = "weights", .only = kPacked},
-                 {.name = "chosen", .optional = true, .only = {DType::f32}}},
+                 {.name = "experts", .optional = true, .only = {DType::i32}}},
       .attributes = {field("exact", &PackedMatmul::exact, "x stays f32; else it may be rounded to eight bits")},
       .result = "f32",
       .differentiable = false,
-      .doc = "x W^T with x [1, m, k] and W [n, k] in blocks. Rows of x where chosen [m] is zero give zeros.",
+      .doc =
+          "x W^T with x [1, m, k] and W [n, k] in blocks. With experts [m s], W is [E, n, k], and row i of the result is row i / s "
+          "of x times the matrix of experts[i], or zeros if there is none of this number.",
       .infer =
           [](const Call& c) {
-            const Tensor &x = c.input(0), &weights = c.input(1), &chosen = c.input(2);
+            const Tensor &x = c.input(0), &weights = c.input(1), &experts = c.input(2);
             check_packed(c, 1);
-            if (weights.rank() != 2) c.shape_error("weights are not [n, k]");
-            if (x.rank() != 3 || x.dim(0) != 1 || x.dim(2) != weights.dim(1))
-              c.shape_error(fmt::format("x is not [1, m, {}]", weights.dim(1)));
-            if (chosen.defined() && chosen.shape() != Shape{x.dim(1)}) c.shape_error("chosen is not [m]");
-            return std::vector<Result>{{DType::f32, Shape{1, x.dim(1), weights.dim(0)}}};
+            const int rank = experts.defined() ? 3 : 2;
+            if (weights.rank() != rank) c.shape_error(rank == 2 ? "weights are not [n, k]" : "weights are not [E, n, k]");
+            if (x.rank() != 3 || x.dim(0) != 1 || x.dim(2) != weights.dim(rank - 1))
+              c.shape_error(fmt::format("x is not [1, m, {}]", weights.dim(rank - 1)));
+            Extent rows = x.dim(1);
+            if (experts.defined()) {
+              if (weights.dim(1) % kRowsOfExperts != 0)
+                c.shape_error(fmt::format("the matrix of an expert has {} rows, not a multiple of {}; pad it with zeros",
+                                          weights.dim(1), kRowsOfExperts));
+              if (experts.rank() != 1 || (rows > 0 ? experts.dim(0) % rows : experts.dim(0)) != 0)
+                c.shape_error("experts are not as many numbers for each row of x");
+              rows = experts.dim(0);
+            }
+            return std::vector<Result>{{DType::f32, Shape{1, rows, weights.dim(rank - 2)}}};
           },
       .no_gradient = "packed weights are for generation; load the model's weights as f32 to train",
       .no_kernel = "load the weights as f32, or use the CPU",
@@ -133,7 +144,9 @@ const OpRow& packed_matmul_row() {
       .form = KernelForm::packed_product,
       .flops =
           [](const Call& c) {
-            return 2.0 * static_cast<double>(c.input(0).dim(1)) * static_cast<double>(c.input(1).numel());
+            const Tensor &x = c.input(0), &weights = c.input(1), &experts = c.input(2);
+            const Extent rows = experts.defined() ? experts.dim(0) : x.dim(1);
+            return 2.0 * static_cast<double>(rows) * static_cast<double>(weights.dim(-2) * weights.dim(-1));
           }};
   return row;
 }
@@ -142,8 +155,7 @@ OpRows block_rows() { return {&packed_matmul_row(), &unpack_rows_row(), &pack_ro
 
 }  // namespace graph
 
-Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool exact, const Tensor& chosen,
-                     Where where) {
+Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool exact, Where where) {
   constexpr std::string_view op = "packed_linear";
   if (!x.defined() || !weight.defined()) throw UsageError("packed_linear: an operand has no value");
   const auto text = [&](std::string_view fact) { return describe(op, fact, {{"x", x}, {"weight", weight}}, where); };
@@ -157,22 +169,35 @@ Tensor packed_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   if (bias.defined() && (bias.rank() != 1 || bias.dim(0) != n))
     throw ShapeError(describe(op, fmt::format("bias is not [{}]", n), {{"bias", bias}}, where));
   const Extent rows = graph::rows_of(x.shape());
-  if (chosen.defined()) {
-    if (chosen.dtype() != DType::f32) throw DTypeError(describe(op, "chosen is not f32", {{"chosen", chosen}}, where));
-    if (chosen.shape() != Shape{rows})
-      throw ShapeError(describe(op, fmt::format("chosen is not [{}], one number for each row of x", rows),
-                                {{"x", x}, {"chosen", chosen}}, where));
-    if (chosen.device() != x.device())
-      throw DeviceError(describe(op, "x and chosen are on different devices", {{"x", x}, {"chosen", chosen}}, where));
-  }
   Shape shape = x.shape();
   shape[shape.rank() - 1] = n;
   const graph::OpRow& row = graph::packed_matmul_row();
   const graph::NodeRef product =
-      graph::call_nodes(row, {Tensor(graph::reshape(x.node(), {1, rows, k})), weight, chosen},
+      graph::call_nodes(row, {Tensor(graph::reshape(x.node(), {1, rows, k})), weight, Tensor()},
                         graph::words_of(row.attributes, graph::PackedMatmul{exact}), where)[0];
   const Tensor y = graph::wrap(graph::reshape(product, shape));
   return bias.defined() ? elementwise("add", {y, bias}, {}, where) : y;
+}
+
+Tensor expert_linear(const Tensor& x, const Tensor& weights, const Tensor& experts, bool exact, Where where) {
+  constexpr std::string_view op = "expert_linear";
+  if (!x.defined() || !weights.defined() || !experts.defined())
+    throw UsageError("expert_linear: an operand has no value");
+  Shape leading(std::vector<Extent>(x.shape().begin(), x.shape().end() - (x.rank() > 0 ? 1 : 0)));
+  Shape given = experts.shape();
+  if (given.rank() == leading.rank() + 1) leading.push_back(given[given.rank() - 1]);
+  if (x.rank() < 1 || weights.rank() != 3 || x.dim(-1) != weights.dim(2) || given != leading)
+    throw ShapeError(describe(op, "not x [..., k], weights [experts, out, k], and experts [...] or [..., s]",
+                              {{"x", x}, {"weights", weights}, {"experts", experts}}, where));
+  const graph::OpRow& row = graph::packed_matmul_row();
+  const Extent rows = graph::rows_of(x.shape());
+  const graph::NodeRef product = graph::call_nodes(
+      row,
+      {Tensor(graph::reshape(x.node(), {1, rows, x.dim(-1)})), weights,
+       Tensor(graph::reshape(experts.node(), {experts.numel()}))},
+      graph::words_of(row.attributes, graph::PackedMatmul{exact}), where)[0];
+  given.push_back(weights.dim(1));
+  return graph::wrap(graph::reshape(product, given));
 }
 
 Tensor packed_rows(const Tensor& table, const Tensor& indices, Where where) {
@@ -181,7 +206,7 @@ Tensor packed_rows(const Tensor& table, const Tensor& indices, Where where) {
   if (indices.dtype() != DType::i32)
     throw DTypeError(describe(op, "indices are not i32", {{"indices", indices}}, where));
   if (indices.rank() != 1) throw ShapeError(describe(op, "indices are not [T]", {{"indices", indices}}, where));
-  if (table.rank() != 2) throw ShapeError(describe(op, "the table is not [n, k]", {{"table", table}}, where));
+  if (table.rank() < 2) throw ShapeError(describe(op, "the table is not [..., n, k]", {{"table", table}}, where));
   if (indices.device() != table.device())
     throw DeviceError(describe(op, "operands on different devices", {{"indices", indices}}, where));
   return graph::call(graph::unpack_rows_row(), {table, indices}, graph::Words{}, where);

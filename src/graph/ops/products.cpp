@@ -40,7 +40,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Where where) {
                                 "b is in blocks along its last axis, and products take such a matrix as "
                                 "transpose(b) only; cast it to f32",
                                 operands, where));
-    return packed_linear(a, Tensor(b.node()->inputs[0]), {}, true, {}, where);
+    return packed_linear(a, Tensor(b.node()->inputs[0]), {}, true, where);
   }
   if (graph::autocast_is_on()) {
     const AutocastRule rule = graph::autocast_rule_of("matmul", "product");
@@ -192,7 +192,7 @@ OpRows product_rows() { return {&matmul_row(), &int_matmul_row(), &linear_row()}
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Where where) {
   if (x.defined() && weight.defined() && graph::has_packed_layout(*weight.node()))
-    return packed_linear(x, weight, bias, true, {}, where);
+    return packed_linear(x, weight, bias, true, where);
   return graph::call(graph::linear_row(), {x, weight, bias}, graph::Words{}, where);
 }
 

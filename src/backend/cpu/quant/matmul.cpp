@@ -152,7 +152,7 @@ double cycles_of_group(const Part& part, int64_t k) {
                   static_cast<double>(kQuantGroup * k) * rows / kProductsPerCycle);
 }
 
-void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x, ChosenRows chosen) {
+void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x) {
   const Panels& panels = *part.panels;
   const QuantProduct& product = *part.product;
   const int64_t row_tile = task % part.row_tiles, column_tile = task / part.row_tiles;
@@ -176,8 +176,7 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
   QuantTile tile{.group_bytes = part.group_bytes, .blocks = blocks, .y_row = y_row};
   tile.panel_bytes = panels.bytes;
   if (part.together) tile.scratch = memory_of_thread.group.grown(kQuantScratchBytes * blocks);
-  const bool any = chosen.has_any(row_begin, row_end);
-  for (int64_t group = any ? group_begin : group_end; group < group_end; group += step) {
+  for (int64_t group = group_begin; group < group_end; group += step) {
     tile.weights = product.weights->data() + group * part.group_bytes;
     tile.columns = std::min(column_end, (group + step) * kQuantGroup) - group * kQuantGroup;
     for (int64_t panel = panel_begin; panel < panel_end; panel += tile.panels) {
@@ -192,8 +191,6 @@ void run_task(const Part& part, int64_t task, int64_t blocks, const std::byte* x
       part.tiles[panels.index_of(panel)](tile);
     }
   }
-  for (int64_t row = row_begin; row < row_end; ++row)
-    if (!chosen.has(row)) std::fill_n(shifted(y, row * y_row + column_begin), column_end - column_begin, 0.0f);
   if (product.y == nullptr)
     product.after_tile(y, y_row, row_begin, row_end, column_begin, column_end);
   else if (product.after_block)
@@ -248,7 +245,6 @@ struct QuantTasks::State {
   // Of this run.
   const float* x = nullptr;
   int64_t x_row = 0;
-  ChosenRows chosen;
   std::uint64_t call = 0;
   const std::byte* shared = nullptr;  // panels that the thread which called `start` keeps
 
@@ -260,10 +256,9 @@ struct QuantTasks::State {
   void make_panels_of_thread() const {
     ThreadMemory& mine = memory_of_thread;
     if (mine.laid_out == call) return;
-    const bool any = chosen.has_any(0, m);
     std::byte* memory = mine.panels.grown(panel_bytes);
     for (const Panels& each : panels)
-      for (int64_t panel = 0; any && panel < each.count; ++panel) each.make(panel, x, x_row, memory);
+      for (int64_t panel = 0; panel < each.count; ++panel) each.make(panel, x, x_row, memory);
     mine.laid_out = call;
   }
 };
@@ -321,9 +316,9 @@ QuantTasks::~QuantTasks() = default;
 bool QuantTasks::is_small() const { return state_->small; }
 int64_t QuantTasks::count() const { return state_->tasks; }
 
-void QuantTasks::start(const float* x, int64_t x_row, ChosenRows chosen) {
+void QuantTasks::start(const float* x, int64_t x_row) {
   State& s = *state_;
-  s.x = x, s.x_row = x_row, s.chosen = chosen;
+  s.x = x, s.x_row = x_row;
   s.call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
   if (s.small) return;
   ThreadMemory& mine = memory_of_thread;
@@ -340,7 +335,7 @@ void QuantTasks::run(int64_t task) const {
   const ThreadMemory& mine = memory_of_thread;
   if (s.small) s.make_panels_of_thread();
   const Part& part = s.part_of(task);
-  run_task(part, task - part.first_task, s.blocks, s.small ? mine.panels.data() : s.shared, s.chosen);
+  run_task(part, task - part.first_task, s.blocks, s.small ? mine.panels.data() : s.shared);
 }
 
 bool QuantTasks::ask_ahead(int64_t task, int piece) const {

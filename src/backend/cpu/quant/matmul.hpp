@@ -37,6 +37,9 @@ class QuantisedMatrix {
                       std::span<std::byte> blocks);
   /// Type and extents without data. Errors as `packed_bytes`.
   static QuantisedMatrix without_data(BlockType type, std::int64_t n, std::int64_t k);
+  /// Rows from `first` on, `count` of them, as a matrix that this one outlives. UsageError unless both are whole groups of rows,
+  /// but for the end.
+  QuantisedMatrix rows(std::int64_t first, std::int64_t count) const;
   /// A handle to the result of `pack_into`; `packed` must outlive it.
   static QuantisedMatrix view(BlockType type, std::span<const std::byte> packed, std::int64_t n, std::int64_t k);
   /// A hash of a small packed matrix of this type; it differs if the layout differs.
@@ -83,17 +86,6 @@ inline float* shifted(const void* at, std::int64_t floats) {
                                   static_cast<std::uintptr_t>(floats) * sizeof(float));
 }
 
-/// The rows of x that a product computes: those whose weight is not zero, or all.
-struct ChosenRows {
-  const float* weights = nullptr;
-  std::int64_t stride = 0;
-  bool has(std::int64_t row) const { return weights == nullptr || weights[row * stride] != 0; }
-  bool has_any(std::int64_t begin, std::int64_t end) const {
-    while (begin < end && !has(begin)) ++begin;
-    return begin < end;
-  }
-};
-
 /// The products of one x with several matrices of the same k (queries, keys and values; gate and up), as one set of tasks. x(i,
 /// l) is at x[i * x_row + l], and is rounded once.
 ///
@@ -113,9 +105,8 @@ class QuantTasks {
   /// Whether x is so small that each thread packs it when needed.
   bool is_small() const;
   std::int64_t count() const;
-  /// Sets x for the following tasks. Packs it on all threads, unless it is small. Rows of y are zero, whatever x and the
-  /// weights hold, if the rows of x are not chosen; a task without chosen rows does not read the weights.
-  void start(const float* x, std::int64_t x_row, ChosenRows chosen = {});
+  /// Sets x for the following tasks. Packs it on all threads, unless it is small.
+  void start(const float* x, std::int64_t x_row);
   /// May be called at the same time for different tasks.
   void run(std::int64_t task) const;
   /// Prefetches a piece, counted from 0, of the first weights of a task; false if there is no such piece.

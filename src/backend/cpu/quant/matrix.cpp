@@ -116,6 +116,15 @@ QuantisedMatrix QuantisedMatrix::pack(BlockType type, std::span<const std::byte>
   return matrix;
 }
 
+QuantisedMatrix QuantisedMatrix::rows(int64_t first, int64_t count) const {
+  if (first % kQuantGroup != 0 || first + count > n_ || (count % kQuantGroup != 0 && first + count != n_))
+    throw UsageError(fmt::format("quantised matrix: rows {} to {} of {} are no whole groups of {}", first,
+                                 first + count, n_, kQuantGroup));
+  QuantisedMatrix part = without_data(type_, count, k_);
+  part.data_ = data_ + first / kQuantGroup * quant_format(type_).group_bytes(blocks_of(k_));
+  return part;
+}
+
 QuantisedMatrix QuantisedMatrix::without_data(BlockType type, int64_t n, int64_t k) {
   QuantisedMatrix matrix;
   matrix.type_ = type, matrix.n_ = n, matrix.k_ = k;

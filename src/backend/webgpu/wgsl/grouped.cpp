@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/webgpu/wgsl/matmul.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/grouped.hpp"
 
@@ -58,12 +59,35 @@ class GroupedWriter {
   std::string body_;
 };
 
+/// The kernel as a tiled product [batch, m, n] over k, whose results are stored as they are; without its views.
+kernel::MatmulKernel tiled_product(const kernel::CallKernel& kernel, Extent batch, Extent m, Extent n, Extent k) {
+  kernel::MatmulKernel product{.name = kernel.name, .batch = batch, .m = m, .n = n, .k = k};
+  product.a = kernel.reads[0];
+  product.b = kernel.reads[1];
+  const Extent results = kernel.shape().numel();
+  product.epilogue = {.name = kernel.name, .outer = results, .outputs = {kernel.out()}};
+  product.epilogue.steps = {{kernel::StepKind::accumulator, DType::f32, kernel::Level::outer}};
+  product.epilogue.stores = {{0, 0, {{results}, {1}, 0, {}}}};
+  return product;
+}
+
 }  // namespace
 
-void render_grouped_matmul(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
+void render_grouped_matmul(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
+                           Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   const bool transposed = kernel::attributes_of<graph::GroupedAttributes>(kernel).transposed;
   const Extent n = kernel.shape()[0], m = kernel.shape()[1], k = kernel.shapes[0][1], blocks = (n + kRows - 1) / kRows;
+  if (const Extent count = kernel.shapes[2][0]; count > 0 && is_tiled(n, m, k) && can_order(count, target)) {
+    kernel::MatmulKernel product = tiled_product(kernel, count, n, m, k);
+    product.a_view = kernel::matrix_view({{count}, {0}, 0, {}}, n, k, k, 1);
+    const kernel::View each{{count}, {k * m}, 0, {}};
+    product.b_view = transposed ? kernel::matrix_view(each, k, 1, m, k) : kernel::matrix_view(each, k, m, m, 1);
+    const Tile& tile = tiles()[static_cast<std::size_t>(choose_grouped_tile(n, count, m, k, target))];
+    const RowGroups groups(n, count, tile.rows, 1, scratch);
+    rendered.dispatches.push_back(order_by_ends(kernel.name, kernel.reads[2], groups, target));
+    return render_grouped(product, tile, groups, target, scratch, rendered);
+  }
   GroupedWriter w(kernel, target);
   w.line(fmt::format("let number = group * {}u + thread;", kThreads));
   w.line(fmt::format("if (number >= {}u) {{ return; }}", blocks * m));
@@ -92,9 +116,19 @@ void render_grouped_matmul(const kernel::CallKernel& kernel, const Target& targe
   rendered.dispatches.push_back(w.finish(blocks * m));
 }
 
-void render_grouped_outer(const kernel::CallKernel& kernel, const Target& target, Scratch&, Rendered& rendered) {
+void render_grouped_outer(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch,
+                          Rendered& rendered) {
   if (kernel.shape().numel() == 0) return;
   const Extent k = kernel.shape()[1], m = kernel.shape()[2], n = kernel.shapes[0][0], blocks = (k + kRows - 1) / kRows;
+  if (const Extent count = kernel.shapes[2][0]; is_tiled(k, m, n)) {
+    kernel::MatmulKernel product = tiled_product(kernel, count, k, m, n);
+    const kernel::View same{{count}, {0}, 0, {}};
+    product.a_view = kernel::matrix_view(same, k, 1, n, k);
+    product.b_view = kernel::matrix_view(same, n, m, m, 1);
+    const TileChoice choice = choose_tile(count, k, m, divide_up(n, count), target);
+    return render_over_ranges(product, tiles()[static_cast<std::size_t>(choice.tile)], kernel.reads[2], target, scratch,
+                              rendered);
+  }
   GroupedWriter w(kernel, target);
   const Extent results = kernel.shape()[0] * blocks * m;
   w.line(fmt::format("let number = group * {}u + thread;", kThreads));

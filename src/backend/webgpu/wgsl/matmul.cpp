@@ -38,7 +38,7 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
     }
   }
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
-  TileWriter(kernel, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered)
+  TileWriter(kernel, nullptr, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered)
       .render();
 }
 
@@ -50,11 +50,14 @@ void render_on_matrices(const MatmulKernel& kernel, const MatrixTile& tile, int 
 
 bool is_tiled(Extent m, Extent n, Extent k) { return k > 0 && m > 4 && n > 4; }
 
-void render_ordered(const MatmulKernel& kernel, const kernel::Operand& order, const Target& target, Scratch& scratch,
-                    Rendered& rendered) {
-  const TileChoice choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
-  TileWriter(kernel, &order, tiles()[static_cast<std::size_t>(choice.tile)], choice.split, target, scratch, rendered)
-      .render();
+void render_grouped(const MatmulKernel& kernel, const Tile& tile, const RowGroups& groups, const Target& target,
+                    Scratch& scratch, Rendered& rendered) {
+  TileWriter(kernel, &groups, nullptr, tile, 1, target, scratch, rendered).render();
+}
+
+void render_over_ranges(const MatmulKernel& kernel, const Tile& tile, const kernel::Operand& k_ends, const Target& target,
+                        Scratch& scratch, Rendered& rendered) {
+  TileWriter(kernel, nullptr, &k_ends, tile, 1, target, scratch, rendered).render();
 }
 
 }  // namespace weft::webgpu

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backend/webgpu/wgsl/matmul/matrix_tile.hpp"
+#include "backend/webgpu/wgsl/matmul/row_groups.hpp"
 #include "backend/webgpu/wgsl/matmul/tile.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
@@ -22,9 +23,11 @@ void render_on_matrices(const kernel::MatmulKernel& kernel, const MatrixTile& ti
                         Scratch& scratch, Rendered& rendered);
 /// Whether an f32 product of these extents is tiled.
 bool is_tiled(Extent m, Extent n, Extent k);
-/// Such a product with its rows in an order, `order` u32 [m + 1]: row i of A and C is row order[i], and only the first order[m]
-/// rows are computed. The rest of C is zero; tiles with only such rows read nothing.
-void render_ordered(const kernel::MatmulKernel& kernel, const kernel::Operand& order, const Target& target,
+/// Such a product whose rows are in `groups`; B has a batch for each. The tile has `groups.tile` rows.
+void render_grouped(const kernel::MatmulKernel& kernel, const Tile& tile, const RowGroups& groups, const Target& target,
                     Scratch& scratch, Rendered& rendered);
+/// Such a product of which each batch sums over a range of k: TileWriter's `k_ends`.
+void render_over_ranges(const kernel::MatmulKernel& kernel, const Tile& tile, const kernel::Operand& k_ends,
+                        const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

@@ -343,30 +343,21 @@ TEST(QuantTasks, RunAgainWithOtherOperands) {
   }
 }
 
-TEST(QuantTasks, RowsThatAreNotChosenAreZeroAndReadNoWeights) {
-  const int64_t m = 2, n = 40, k = 64;
-  const std::vector<float> nan(n * k, std::nanf("")), ones(n * k, 1.0f);
-  const float first[] = {0.5f, 9.0f, 0.0f, 9.0f}, none[] = {0, 0};  // at every second place, and at every one
-  struct Rows {
-    const std::vector<float>& weights;
-    ChosenRows chosen;
-    float wanted[2];
-  };
-  for (const Rows& rows : {Rows{ones, {first, 2}, {k, 0}}, Rows{nan, {none, 1}, {0, 0}}}) {
-    std::vector<float> x(m * k, 1.0f);
-    x.back() = std::nanf("");
-    const QuantisedMatrix matrix = QuantisedMatrix::pack(BlockType::f32, std::as_bytes(std::span(rows.weights)), n, k);
-    std::vector<float> y(m * n, 7.0f);
-    std::atomic<int> blocks = 0;
-    const auto after = [&](int64_t, int64_t, int64_t, int64_t, int64_t) { ++blocks; };
-    const QuantProduct product{.weights = &matrix, .y = y.data(), .y_row = n, .after_block = after};
-    QuantTasks tasks({&product, 1}, m, Activations::exact);
-    tasks.start(x.data(), k, rows.chosen);
-    parallel_for(tasks.count(), [&](int64_t task) { tasks.run(task); });
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) EXPECT_EQ(y[i * n + j], rows.wanted[i]);
-    EXPECT_GT(blocks, 0);
-  }
+TEST(QuantisedMatrix, WholeGroupsOfRowsAreMatrices) {
+  std::mt19937 random(16);
+  const int64_t n = 48, k = 64, m = 3;
+  const std::vector<std::byte> blocks = random_blocks(BlockType::q8_0, n, k, random);
+  const QuantisedMatrix all = QuantisedMatrix::pack(BlockType::q8_0, blocks, n, k), part = all.rows(16, 32);
+  const std::vector<float> x = random_floats(m * k, random);
+  std::vector<float> y(m * n), of_part(m * 32);
+  const QuantProduct whole{.weights = &all, .y = y.data(), .y_row = n}, some{&part, of_part.data(), 32, {}, {}};
+  quant_matmul({&whole, 1}, x.data(), m, k, Activations::exact);
+  quant_matmul({&some, 1}, x.data(), m, k, Activations::exact);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < 32; ++j) EXPECT_EQ(of_part[i * 32 + j], y[i * n + 16 + j]);
+  EXPECT_THROW((void)all.rows(8, 16), UsageError);
+  EXPECT_THROW((void)all.rows(16, 8), UsageError);
+  EXPECT_THROW((void)all.rows(32, 32), UsageError);
 }
 
 TEST(QuantMatmul, BlocksOfTheEpilogueCoverTheResultOnce) {

@@ -148,6 +148,84 @@ TEST_F(WgslPackedMatricesTest, AGatedUnitIsOneProduct) {
   }
 }
 
+/// A product whose row i is of row i / 2 of A, with the matrix of an expert; every ninth row has none. Buffer `of_rows` has them.
+void give_experts(PackedProduct& p, Extent experts, Extent n, std::size_t of_rows) {
+  p.kernel.n = n;
+  p.kernel.experts = {{static_cast<int>(of_rows), DType::i32, 0, p.kernel.m}, experts, 2};
+  kernel::LoopKernel& e = p.kernel.epilogue;
+  e.outer = p.kernel.m * n;
+  e.steps[1].view = {{p.kernel.m, n}, {0, 1}, 0, {}};
+  e.outputs[0].count = p.kernel.m * n;
+  e.stores[0].view = contiguous({p.kernel.m, n});
+}
+
+TEST_F(WgslPackedMatricesTest, RowsOfExpertsBeginTilesOfTheirOwn) {
+  std::mt19937 random(46);
+  for (const BlockType type : {BlockType::q4_1, BlockType::f16}) {
+    if (!has_real_matrices() && type != BlockType::q4_1) continue;
+    for (const bool on_matrices : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} {}", name_of(type), on_matrices));
+      const Extent m = 60, n = 48, k = 96, experts = 5;
+      PackedProduct p = packed_product(random, type, m, experts * n, k);
+      give_experts(p, experts, n, p.buffers.size());
+      reference::Values of_row;
+      for (Extent i = 0; i < m; ++i) of_row.push_back(i % 9 == 4 ? -1 : static_cast<double>((i * i + i / 7) % 4));
+      p.buffers.push_back({DType::i32, of_row});
+      p.buffers[3].values.assign(static_cast<std::size_t>(m * n), 7.0);
+      p.kernel.exact = !on_matrices;
+      Rendered rendered;
+      Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+      render(p.kernel, running_matrix_gpu(), scratch, rendered);
+      EXPECT_EQ(rendered.dispatches[0].name, "packed.order");
+      const std::vector<double> got = results_of(rendered, p.buffers, has_real_matrices() ? nullptr : emulated)[3];
+      double worst = 0;
+      for (Extent i = 0; i < m; ++i)
+        for (Extent j = 0; j < n; ++j) {
+          const auto expert = static_cast<Extent>(of_row[static_cast<std::size_t>(i)]);
+          double wanted = p.buffers[2].values[static_cast<std::size_t>(j)];
+          for (Extent e = 0; expert >= 0 && e < k; ++e)
+            wanted += p.buffers[0].values[static_cast<std::size_t>(i / 2 * k + e)] *
+                      p.weights[static_cast<std::size_t>((expert * n + j) * k + e)];
+          worst = std::max(worst, std::abs(got[static_cast<std::size_t>(i * n + j)] - wanted));
+        }
+      EXPECT_LE(worst, on_matrices ? 0.05 : 1e-4);
+    }
+  }
+}
+
+TEST_F(WgslPackedMatricesTest, AGatedUnitOfExpertsIsOneProduct) {
+  std::mt19937 random(47);
+  const Extent m = 60, n = 192, k = 192, experts = 3;
+  GatedUnit unit = gated_unit(random, BlockType::f16, m, experts * n, k);
+  for (PackedProduct* p : {&unit.first, &unit.second}) give_experts(*p, experts, n, unit.buffers.size());
+  unit.second.kernel.epilogue.inputs[0].count = m * n;
+  unit.second.kernel.epilogue.steps[1].view = contiguous({m, n});
+  reference::Values of_row;
+  for (Extent i = 0; i < m; ++i) of_row.push_back(i % 9 == 4 ? 90 : static_cast<double>(i * i % 3));
+  unit.buffers.push_back({DType::i32, of_row});
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(unit.buffers.size()), rendered);
+  ASSERT_TRUE(
+      render_packed_pair(unit.first.kernel, unit.second.kernel, false, running_matrix_gpu(), scratch, rendered));
+  EXPECT_EQ(rendered.dispatches.back().name, "packed + packed.matrices");
+  const auto results = results_of(rendered, unit.buffers, has_real_matrices() ? nullptr : emulated);
+  double worst = 0;
+  for (Extent i = 0; i < m; ++i)
+    for (Extent j = 0; j < n; ++j) {
+      const double number = of_row[static_cast<std::size_t>(i)];
+      double first = unit.buffers[2].values[static_cast<std::size_t>(j)], second = 0;
+      for (Extent e = 0; number < experts && e < k; ++e) {
+        const double a = unit.buffers[0].values[static_cast<std::size_t>(i / 2 * k + e)];
+        const auto at = static_cast<std::size_t>((static_cast<Extent>(number) * n + j) * k + e);
+        first += a * unit.first.weights[at];
+        second += a * unit.second.weights[at];
+      }
+      const double got = results[5][static_cast<std::size_t>(i * n + j)];
+      worst = std::max(worst, std::abs(got - first * second) / (1 + std::abs(first) + std::abs(second)));
+    }
+  EXPECT_LE(worst, 0.05);
+}
+
 TEST_F(WgslPackedMatricesTest, WhatIsNoGatedUnitStaysTwoProducts) {
   std::mt19937 random(45);
   const auto is_pair = [&](auto change) {

@@ -13,8 +13,8 @@ using kernel::LoopKernel;
 using kernel::MatmulKernel;
 
 MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
-                           Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled)
-    : ProductWriter(kernel, nullptr,
+                           Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled, const RowGroups* groups)
+    : ProductWriter(kernel, groups,
                     {tile.rows, scaled && scaled->second_b ? tile.columns / 2 : tile.columns, tile.depth}, split,
                     tile.turn, target, scratch, rendered),
       tile_(tile),
@@ -22,7 +22,7 @@ MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, i
 
 void MatrixWriter::render() {
   Bindings bindings(target_, kernel_.name);
-  a_ = stage('a', kernel_.a, kernel_.a_view, kernel_.m, tile_.rows, bindings);
+  a_ = stage('a', kernel_.a, kernel_.a_view, rows_of_a(), tile_.rows, bindings);
   b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
   if (paired()) {
     second_b_ = bindings.add(*scaled_->second_b, false);
@@ -33,6 +33,7 @@ void MatrixWriter::render() {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
   }
+  add_groups(bindings);
   const LoopKernel results = begin_results();
   StepWriter writer(results, bindings, helpers_, results_space(), results_space());
   bindings.resolve();
@@ -47,6 +48,7 @@ void MatrixWriter::render() {
   if (paired() && (b_.group < 8 || !bindings.has_eights(second_b_)))
     throw InternalError("webgpu: the weights of a gated unit are not bound in eights");
   shader.share("staged", "vec4<u32>", staged_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
+  declare_groups(shader, bindings);
   shader.functions.push_back(finish_function(results, writer));
   if (scaled_) {
     shader.share("exponents", "i32", tile_.rows + tile_.columns);
@@ -100,7 +102,7 @@ void MatrixWriter::write_exponents(const Bindings& bindings) {
     line(fmt::format("  $exponents[at + {}u] = {};", first, scale_exponent("size")));
     line("}");
   };
-  write(largest_a_, 0, tile_.rows, "row0", kernel_.m, scaled_->parts_a, scaled_->batched_a);
+  write(largest_a_, 0, tile_.rows, "row0", rows_of_a(), scaled_->parts_a, scaled_->batched_a);
   if (scaled_->scaled_b)
     write(largest_b_, tile_.rows, shape_.columns, "column0", kernel_.n, scaled_->parts_b, scaled_->batched_b);
   line("workgroupBarrier();");
@@ -305,7 +307,7 @@ void MatrixWriter::write_results() {
     if (paired()) {
       line(fmt::format("  let seconds = $rescaled(row, c * 4u, bitcast<vec4f>($staged[r * {}u + {}u + c]));", pitch,
                        fours));
-      line("  $finish(b, i, j, seconds, results);");
+      line(fmt::format("  $finish({}i, j, seconds, results);", finish_batch()));
     } else if (wide()) {
       line(fmt::format("  $finish({}i, j, results);", finish_batch()));
     } else {

@@ -55,9 +55,10 @@ struct ScaledOperands {
 
 class MatrixWriter : ProductWriter {
  public:
-  /// `scaled`: what the operands hold, if they are such; or null.
+  /// `scaled`: what the operands hold, if they are such; or null. `groups`: ProductWriter's, and rows of A are slots; or null.
   MatrixWriter(const kernel::MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
-               Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled = nullptr);
+               Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled = nullptr,
+               const RowGroups* groups = nullptr);
   void render();
 
  private:

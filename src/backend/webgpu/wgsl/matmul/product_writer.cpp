@@ -15,10 +15,10 @@ using kernel::MatmulKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-ProductWriter::ProductWriter(const MatmulKernel& kernel, const kernel::Operand* order, const TileShape& shape,
+ProductWriter::ProductWriter(const MatmulKernel& kernel, const RowGroups* groups, const TileShape& shape,
                              int split, int turn, const Target& target, Scratch& scratch, Rendered& rendered)
     : kernel_(kernel),
-      order_(order),
+      groups_(groups),
       shape_(shape),
       split_(split),
       target_(target),
@@ -39,7 +39,7 @@ LoopKernel ProductWriter::begin_results() {
 }
 
 Space ProductWriter::results_space() const {
-  std::vector<Axis> axes = {{"b", kernel_.batch}, {"i", kernel_.m}, {"j", kernel_.n}};
+  std::vector<Axis> axes = {{"b", batch_of_results()}, {"i", kernel_.m}, {"j", kernel_.n}};
   if (split_ > 1) axes.insert(axes.begin(), {"s", split_});
   return {axes, wide() ? static_cast<int>(axes.size()) - 1 : -1};
 }
@@ -47,7 +47,7 @@ Space ProductWriter::results_space() const {
 void ProductWriter::add_dispatches(ShaderPieces shader, const Bindings& bindings, const std::string& form) {
   shader.helpers = std::move(helpers_);
   shader.body = std::move(text_);
-  const auto groups = static_cast<std::uint64_t>(tiles_m() * tiles_n() * kernel_.batch * split_);
+  const auto groups = static_cast<std::uint64_t>(tiles_m() * tiles_n() * batch_of_results() * split_);
   rendered_.dispatches.push_back(
       dispatch_of(kernel_.name + form + (split_ > 1 ? ".part" : ""), std::move(shader), bindings, groups, target_));
   if (split_ == 1) return;
@@ -96,15 +96,23 @@ ShaderPieces::Function ProductWriter::finish_function(const LoopKernel& epilogue
   }
   for (const kernel::Store& store : epilogue.stores) writer.write_store(store);
   std::string guard;
-  const char* row = order_ ? "slot" : "i";
+  const char* row = groups_ ? "slot" : "i";
   const char* type = sum_type_ == DType::i32 ? (wide() ? "vec4<i32>" : "i32") : wide() ? "vec4f" : "f32";
-  if (kernel_.m % shape_.rows != 0) guard += fmt::format("{} >= {}u", row, kernel_.m);
+  if (!groups_ && kernel_.m % shape_.rows != 0) guard += fmt::format("{} >= {}u", row, kernel_.m);
   if (kernel_.n % shape_.columns != 0) guard += fmt::format("{}j >= {}u", guard.empty() ? "" : " || ", kernel_.n);
   if (!guard.empty()) guard = fmt::format("  if ({}) {{ return; }}\n", guard);
-  if (order_)
-    guard += fmt::format("  let i = $row_at(slot);\n  let v = select({}(), made, slot < $chosen_rows());\n", type);
+  if (groups_) {
+    guard += fmt::format("  let entry = $slot_entry(slot);\n  let i = entry & {}u;\n", ~RowGroups::kOfNoGroup);
+    guard += fmt::format("  if (i >= {}u) {{ return; }}\n", kernel_.m);
+    const auto or_zero = [&](const char* sum, const char* made) {
+      guard += fmt::format("  let {} = select({}(), {}, entry < {}u);\n", sum, type, made, RowGroups::kOfNoGroup);
+    };
+    or_zero("v", "made");
+    if (steps_of_u_ > 0) or_zero("u", "made_u");
+  }
   return {"finish", fmt::format("({}b: u32, {}: u32, j: u32, {}: {}{}) {{\n{}{}}}\n", split_ > 1 ? "s: u32, " : "", row,
-                                order_ ? "made" : "v", type, steps_of_u_ > 0 ? fmt::format(", u: {}", type) : "", guard,
+                                groups_ ? "made" : "v", type,
+                                steps_of_u_ > 0 ? fmt::format(", {}: {}", groups_ ? "made_u" : "u", type) : "", guard,
                                 writer.take_text())};
 }
 
@@ -117,11 +125,13 @@ void ProductWriter::write_tile_place() {
   line(fmt::format("let tile = {};", modulo("group", tiles)));
   const std::string rest = divided("group", tiles);
   if (split_ > 1) line(fmt::format("let s = {};", modulo(rest, split_)));
-  line(fmt::format("let b = {};", kernel_.batch == 1 ? "0u" : divided(rest, split_)));
+  if (!groups_) line(fmt::format("let b = {};", kernel_.batch == 1 ? "0u" : divided(rest, split_)));
   const std::string within = modulo("tile", together * tiles_n);
   line(fmt::format("let row0 = ({} * {}u + {}) * {}u;", divided("tile", together * tiles_n), together,
                    modulo(within, together), shape_.rows));
   line(fmt::format("let column0 = {} * {}u;", divided(within, together), shape_.columns));
+  if (!groups_) return;
+  text_ += group_of_tile(*groups_, divided("row0", groups_->tile), "b");
 }
 
 }  // namespace weft::webgpu

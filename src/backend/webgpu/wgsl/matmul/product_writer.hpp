@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/webgpu/wgsl/matmul/row_groups.hpp"
 #include "backend/webgpu/wgsl/steps.hpp"
 #include "compile/kernel.hpp"
 
@@ -16,9 +17,9 @@ class ProductWriter {
   struct TileShape {
     int rows = 0, columns = 0, depth = 0;  // of results; of k in one step
   };
-  /// `order`: see render_ordered; or null. `split` workgroups share a result, each over a multiple of `turn` steps of
-  /// k.
-  ProductWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const TileShape& shape, int split,
+  /// `groups`: of rows that differ in their B, which are the batches of the kernel's B; or null. `split` workgroups share a
+  /// result, each over a multiple of `turn` steps of k; only without groups.
+  ProductWriter(const kernel::MatmulKernel& kernel, const RowGroups* groups, const TileShape& shape, int split,
                 int turn, const Target& target, Scratch& scratch, Rendered& rendered);
 
   /// The computation for each sum: the epilogue, or for a split the store of partial sums, which a second dispatch joins.
@@ -29,16 +30,25 @@ class ProductWriter {
   /// One call applies the epilogue to four results of a row (or to one, if n is not a multiple of four).
   ShaderPieces::Function finish_function(const kernel::LoopKernel& results, StepWriter& writer);
   /// The arguments of that function before the row.
-  std::string finish_batch() const { return split_ > 1 ? "s, b, " : "b, "; }
-  /// The tile of this workgroup: `row0`, `column0`, `b` and for a split `s`.
+  std::string finish_batch() const { return groups_ ? "0u, " : split_ > 1 ? "s, b, " : "b, "; }
+  /// The tile of this workgroup: `row0`, `column0`, `b` and for a split `s`. With groups, rows are slots, and a workgroup ends
+  /// here if its tile has no group of this product.
   void write_tile_place();
+  /// With groups: their binding, and what reads it.
+  void add_groups(Bindings& bindings) { order_ = groups_ ? bindings.add(groups_->order, false) : -1; }
+  void declare_groups(ShaderPieces& shader, const Bindings& bindings) const {
+    if (groups_) declare_row_groups(*groups_, order_, bindings, shader);
+  }
+  /// Rows of A: slots, if there are groups.
+  Extent rows_of_a() const { return groups_ ? groups_->slots() : kernel_.m; }
   /// Appends the dispatch, and for a split the one that joins. `form` is a part of the name.
   void add_dispatches(ShaderPieces shader, const Bindings& bindings, const std::string& form = "");
 
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
   const kernel::MatmulKernel& kernel_;
-  const kernel::Operand* order_;
+  const RowGroups* groups_;
+  int order_ = -1;
   TileShape shape_;
   int split_;
   Extent steps_per_split_ = 1;
@@ -54,7 +64,8 @@ class ProductWriter {
  private:
   kernel::LoopKernel partial_kernel(const kernel::Operand& partial, Extent results) const;
   kernel::LoopKernel join_kernel(const kernel::Operand& partial, Extent results) const;
-  Extent tiles_m() const { return divide_up(kernel_.m, shape_.rows); }
+  Extent tiles_m() const { return divide_up(rows_of_a(), shape_.rows); }
+  Extent batch_of_results() const { return groups_ ? 1 : kernel_.batch; }
   Extent tiles_n() const { return divide_up(kernel_.n, shape_.columns); }
 };
 

@@ -10,10 +10,11 @@ namespace weft::webgpu {
 
 void render_row_halves(const std::string& name, const kernel::Operand& a, Extent a_row, Extent m, Extent k,
                        const kernel::Operand& largest, const kernel::Operand& halves, const Target& target,
-                       Rendered& rendered) {
+                       Rendered& rendered, const RowGroups* groups) {
   constexpr int kThreads = 256;
   Bindings bindings(target, name);
   const int from = bindings.add(a, false), largest_at = bindings.add(largest, true), to = bindings.add(halves, true);
+  const int order = groups ? bindings.add(groups->order, false) : -1;
   bindings.want_vectors(from);
   bindings.want_vectors(to);
   bindings.resolve();
@@ -34,7 +35,9 @@ void render_row_halves(const std::string& name, const kernel::Operand& a, Extent
     line("}");
   };
   // Sizes are compared as bits, so that NaN is the largest.
-  line(fmt::format("let row_at = group * {}u + {}u;", static_cast<std::uint32_t>(a_row), bindings.base(from)));
+  if (groups) body += group_of_tile(*groups, divided("group", groups->tile), "number");
+  line(fmt::format("let row_at = {} * {}u + {}u;", groups ? "$row_at(group)" : "group",
+                   static_cast<std::uint32_t>(a_row), bindings.base(from)));
   line("var most = vec4<u32>();");
   each_four("most = max(most, bitcast<vec4<u32>>(four) & vec4<u32>(0x7fffffffu));");
   line("$sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));");
@@ -51,6 +54,7 @@ void render_row_halves(const std::string& name, const kernel::Operand& a, Extent
                         bindings.array_of(to), k / 4, bindings.base(to) / 4, helpers.use("halves_from_f32")));
   ShaderPieces shader{.threads = kThreads, .helpers = std::move(helpers), .body = std::move(body)};
   shader.share("sizes", "u32", kThreads);
+  if (groups) declare_row_groups(*groups, order, bindings, shader);
   rendered.dispatches.push_back(
       dispatch_of(name + ".halves", std::move(shader), bindings, static_cast<std::uint64_t>(m), target));
 }

@@ -3,15 +3,16 @@
 
 #include <string>
 
+#include "backend/webgpu/wgsl/matmul/row_groups.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 
 namespace weft::webgpu {
 
 /// Appends a dispatch. Each of the `m` rows of `a` (f32, `k` elements, `a_row` apart, all multiples of 8) is scaled by the power
 /// of two of scale_exponent (scaled_product.hpp), and rounded to `halves`, f16 [m, k]. `largest`, f32 [m], receives the largest
-/// size in each row.
+/// size in each row. With `groups`, `m` is the number of slots, and the rows are those of the slots; empty slots get nothing.
 void render_row_halves(const std::string& name, const kernel::Operand& a, Extent a_row, Extent m, Extent k,
                        const kernel::Operand& largest, const kernel::Operand& halves, const Target& target,
-                       Rendered& rendered);
+                       Rendered& rendered, const RowGroups* groups = nullptr);
 
 }  // namespace weft::webgpu

@@ -67,6 +67,23 @@ bool split_fits(Extent batch, Extent m, Extent n, int split, const Target& targe
                            static_cast<double>(target.limits.binding_bytes);
 }
 
+namespace {
+
+/// Software adapters spend time between the multiplications, relatively more if a thread has few of them.
+double software_estimate(const Tile& tile, Extent m, Extent n) {
+  return static_cast<double>(divide_up(m, tile.rows) * tile.rows * divide_up(n, tile.columns) * tile.columns) /
+         (tile.thread_rows * tile.thread_columns);
+}
+
+int checked_choice(int tile, const Target& target) {
+  if (tile < 0)
+    throw DeviceError(fmt::format("webgpu: no matrix product kernel fits {} bytes of workgroup memory and {} threads",
+                                  target.limits.workgroup_bytes, target.limits.workgroup_invocations));
+  return tile;
+}
+
+}  // namespace
+
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target) {
   TileChoice best{-1, 1};
   double least = std::numeric_limits<double>::infinity();
@@ -74,10 +91,7 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
     const Tile& tile = kTiles[t];
     if (!fits(tile, target)) continue;
     if (!target.unroll) {
-      // Software adapters spend time between the multiplications, relatively more if a thread has few of them.
-      const double time =
-          static_cast<double>(divide_up(m, tile.rows) * tile.rows * divide_up(n, tile.columns) * tile.columns) /
-          (tile.thread_rows * tile.thread_columns);
+      const double time = software_estimate(tile, m, n);
       if (time < least) {
         least = time;
         best = {t, 1};
@@ -94,10 +108,30 @@ TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target&
       }
     }
   }
-  if (best.tile < 0)
-    throw DeviceError(fmt::format("webgpu: no matrix product kernel fits {} bytes of workgroup memory and {} threads",
-                                  target.limits.workgroup_bytes, target.limits.workgroup_invocations));
+  checked_choice(best.tile, target);
   return best;
+}
+
+Extent rows_in_groups(Extent rows, Extent groups, int tile) {
+  const Extent used = std::max<Extent>(1, std::min(rows, groups));
+  return used * divide_up(divide_up(rows, used), tile) * tile;
+}
+
+int choose_grouped_tile(Extent rows, Extent groups, Extent n, Extent k, const Target& target) {
+  int best = -1;
+  double least = std::numeric_limits<double>::infinity();
+  for (int t = 0; t < static_cast<int>(std::size(kTiles)); ++t) {
+    const Tile& tile = kTiles[t];
+    if (!fits(tile, target)) continue;
+    const Extent m = rows_in_groups(rows, groups, tile.rows);
+    const double time =
+        target.unroll ? estimate(tile, 1, 1, m, n, k, target.profile) : software_estimate(tile, m, n);
+    if (time < least * 0.999) {
+      least = time;
+      best = t;
+    }
+  }
+  return checked_choice(best, target);
 }
 
 double estimate_of_choice(Extent batch, Extent m, Extent n, Extent k, const Target& target) {

@@ -30,6 +30,10 @@ struct TileChoice {
 };
 /// The tile and split with the least estimated time among those that fit the target's limits.
 TileChoice choose_tile(Extent batch, Extent m, Extent n, Extent k, const Target& target);
+/// Rows that tiles of `tile` rows have where `rows` fall evenly on groups, each of which begins a tile.
+Extent rows_in_groups(Extent rows, Extent groups, int tile);
+/// The tile with the least estimated time for such rows; none is split.
+int choose_grouped_tile(Extent rows, Extent groups, Extent n, Extent k, const Target& target);
 /// The estimated microseconds of that choice.
 double estimate_of_choice(Extent batch, Extent m, Extent n, Extent k, const Target& target);
 /// Whether the partial results of this many splits can be bound as one operand.

@@ -16,7 +16,7 @@ bool TileWriter::by_fours(const kernel::View& view) {
 StagedOperand TileWriter::stage(char name, const kernel::Operand& operand, const kernel::MatrixView& view,
                                 Extent extent, int tile, Bindings& bindings) {
   StagedOperand s{name, bindings.add(operand, false), extent, tile, view};
-  s.reordered = order_ && name == 'a';
+  s.reordered = groups_ && name == 'a';
   if (!s.plain()) {
     // Neighbouring threads follow the longer run of neighbouring elements.
     const auto run = [](const kernel::View& axis) {
@@ -139,7 +139,7 @@ void TileWriter::write_staging_places(const StagedOperand& s) {
 // Reads step `step` of k into this thread's registers. Beyond k both operands are zero.
 void TileWriter::write_loads(const StagedOperand& s, const std::string& step, const Bindings& bindings,
                              const std::string& indent) {
-  const bool guarded = kernel_.k % tile_.depth != 0;
+  const bool guarded = k_ends_ || kernel_.k % tile_.depth != 0;
   const auto emit = [&](const std::string& text) { text_ += indent + text + "\n"; };
   const auto k_stride = [&](Extent by) { return fmt::format("{}u", static_cast<std::uint32_t>(s.k_stride / by)); };
   const auto inside = [&](const std::string& k, const std::string& value, const char* zero) {
@@ -150,7 +150,7 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
     if (!s.plain() && s.vectors) {
       const std::string k =
           s.along_k ? fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name)
-                    : fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
+                    : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
       const Extent last = s.along_k ? kernel_.k - 4 : kernel_.k - 1;
       const std::string at = guarded ? fmt::format("min({}, {}u)", k, last) : k;
       emit(fmt::format("{} = {};", target,
@@ -172,7 +172,7 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
           "{} = {};", target,
           inside(k, bindings.load_vec4f(s.handle, fmt::format("{}_at{} + {}", s.name, i, at), helpers_), "vec4f()")));
     } else if (s.vectors) {
-      const std::string k = fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
+      const std::string k = fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
       const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
       emit(fmt::format(
           "{} = {};", target,
@@ -183,7 +183,7 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
       for (int e = 0; e < 4; ++e) {
         const std::string k =
             s.along_k ? fmt::format("({} * {}u + {}_vector * 4u + {}u)", step, tile_.depth, s.name, e)
-                      : fmt::format("({} * {}u + {}_line + {}u)", step, tile_.depth, s.name, i * lines_apart(s));
+                      : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
         const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
         if (!s.plain()) {
           const int place = s.along_k ? i : e;

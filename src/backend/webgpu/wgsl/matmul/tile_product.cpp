@@ -22,7 +22,7 @@ void TileWriter::write_registers(const StagedOperand& a, const StagedOperand& b)
 // One buffer in workgroup memory; the next step is read into registers while this one is multiplied.
 void TileWriter::write_product(const StagedOperand& a, const StagedOperand& b, const Bindings& bindings) {
   const Extent steps = divide_up(kernel_.k, tile_.depth);
-  std::string first = "0u", end = fmt::format("{}u", steps);
+  std::string first = "0u", end = k_ends_ ? "k_steps" : fmt::format("{}u", steps);
   if (split_ > 1) {
     line(fmt::format("let first = s * {}u;", steps_per_split_));
     first = "first";

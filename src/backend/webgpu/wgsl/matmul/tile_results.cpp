@@ -15,8 +15,8 @@ void TileWriter::write_results() {
     return write_results_in_loop();
   for (int r = 0; r < tile_.thread_rows; ++r)
     for (int h = 0; h < column_groups(); ++h) {
-      const std::string where = fmt::format("{}b, row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u",
-                                            split_ > 1 ? "s, " : "", r / 4 * kPatchRows, r % 4, h * kPatchColumns);
+      const std::string where = fmt::format("{}row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u",
+                                            finish_batch(), r / 4 * kPatchRows, r % 4, h * kPatchColumns);
       if (wide()) {
         line(fmt::format("$finish({}, c{}_{});", where, r, h));
       } else {
@@ -36,7 +36,7 @@ void TileWriter::write_results_in_loop() {
   line(fmt::format("  let r = {};", divided("at", column_groups())));
   line(fmt::format("  let i = row0 + (m0 + (r >> 2u) * {}u) * 4u + (r & 3u);", kPatchRows));
   line(fmt::format("  let j = column0 + (n0 + {} * {}u) * 4u;", modulo("at", column_groups()), kPatchColumns));
-  const std::string place = split_ > 1 ? "s, b, i, " : "b, i, ";
+  const std::string place = finish_batch() + "i, ";
   line(wide() ? fmt::format("  $finish({}j, results[at]);", place)
               : fmt::format("  for (var e = 0u; e < 4u + (thread >> 16u); e++) {{ $finish({}j + e, results[at][e]); }}",
                             place));

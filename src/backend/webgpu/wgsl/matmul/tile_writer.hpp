@@ -32,9 +32,10 @@ struct StagedOperand {
 
 class TileWriter : ProductWriter {
  public:
-  /// `order`: see render_ordered; or null.
-  TileWriter(const kernel::MatmulKernel& kernel, const kernel::Operand* order, const Tile& tile, int split,
-             const Target& target, Scratch& scratch, Rendered& rendered);
+  /// `groups`: ProductWriter's; or null. `k_ends`: i32 [batch], as of grouped_outer: a batch sums over k from the largest end before
+  /// it to its own; or null. Neighbours of neither operand then follow k, and k is not split.
+  TileWriter(const kernel::MatmulKernel& kernel, const RowGroups* groups, const kernel::Operand* k_ends,
+             const Tile& tile, int split, const Target& target, Scratch& scratch, Rendered& rendered);
   void render();
 
  private:
@@ -52,7 +53,7 @@ class TileWriter : ProductWriter {
 
   /// Whether all loads are inside the operand at fixed distances. One address then serves all, which saves registers.
   bool is_flat(const StagedOperand& s) const {
-    return s.plain() && s.vectors && !s.reordered && !s.guarded() && kernel_.k % tile_.depth == 0;
+    return s.plain() && s.vectors && !s.reordered && !s.guarded() && !k_ends_ && kernel_.k % tile_.depth == 0;
   }
   // Vectors from one line of a flat operand to the next.
   static std::string line_stride(const StagedOperand& s) {
@@ -60,7 +61,12 @@ class TileWriter : ProductWriter {
   }
 
   void write_staging_places(const StagedOperand& s);
-  std::string k_end() const { return fmt::format("{}u", kernel_.k); }
+  std::string k_end() const { return k_ends_ ? "k_last" : fmt::format("{}u", kernel_.k); }
+  /// The first k of a step.
+  std::string k_of(const std::string& step) const {
+    return fmt::format("{}{} * {}u", k_ends_ ? "k_first + " : "", step, tile_.depth);
+  }
+  void write_k_range(int ends, const Bindings& bindings);
 
   void write_loads(const StagedOperand& s, const std::string& step, const Bindings& bindings,
                    const std::string& indent);
@@ -80,6 +86,7 @@ class TileWriter : ProductWriter {
   void write_results();
   void write_results_in_loop();
 
+  const kernel::Operand* k_ends_;
   const Tile& tile_;
 };
 

@@ -51,8 +51,7 @@ bool overwrites(const PackedMatmulKernel& first, const LoopKernel& first_epilogu
 
 std::optional<GatedPair> gated_pair(const PackedMatmulKernel& first, const PackedMatmulKernel& second,
                                     bool keeps_first) {
-  if (first.block_type != second.block_type || first.m != second.m || first.chosen != second.chosen ||
-      first.chosen_stride != second.chosen_stride || first.n != second.n || first.k != second.k ||
+  if (first.block_type != second.block_type || first.m != second.m || first.experts != second.experts || first.n != second.n || first.k != second.k ||
       first.m * first.n == 0 || !same_rows(first, second))
     return {};
   LoopKernel both = without_inner(first.epilogue), after = without_inner(second.epilogue);

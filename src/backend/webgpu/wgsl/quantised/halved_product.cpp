@@ -1,5 +1,8 @@
 #include "backend/webgpu/wgsl/quantised/halved_product.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "backend/webgpu/quantised_pack.hpp"
 #include "backend/webgpu/wgsl/matmul/matrix_writer.hpp"
 #include "backend/webgpu/wgsl/matmul/row_halves.hpp"
@@ -17,76 +20,138 @@ bool become_halves(const QuantForm& form) {
   return form.values == QuantValues::f16 || form.scales == QuantScales::half || form.scales == QuantScales::coded;
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether A may become halves, and W is or becomes halves, with so many bindings of the epilogue and `matrices` of weights.
 bool suits_halves(const PackedMatmulKernel& kernel, const kernel::LoopKernel& epilogue, std::size_t matrices,
                   const Target& target) {
   constexpr Extent kEight = 8;
-  return !kernel.exact && !kernel.rows && !kernel.chosen && become_halves(quant_form(kernel.block_type)) &&
+  const std::size_t others = kernel.experts ? 3 : 2;
+  return !kernel.exact && !kernel.rows && become_halves(quant_form(kernel.block_type)) &&
          kernel.a.type == DType::f32 && kernel.k % kEight == 0 && kernel.a_row % kEight == 0 &&
          kernel.a.offset % kEight == 0 &&
-         2 + matrices + epilogue.inputs.size() + epilogue.outputs.size() <= target.limits.storage_buffers;
+         others + matrices + epilogue.inputs.size() + epilogue.outputs.size() <= target.limits.storage_buffers;
+}
+
+/// Rows of W that are halves at the same time: all, or those of some experts.
+Extent rows_at_once(const PackedMatmulKernel& kernel) {
+  if (!kernel.experts) return kernel.n;
+  return std::clamp<Extent>(kUnpackedMax / (kernel.n * kernel.k), 1, kernel.experts->count) * kernel.n;
 }
 
 /// The weights where they are of f16; else where they will be as halves, which have no buffer yet.
 Operand weights_as_halves(const PackedMatmulKernel& kernel) {
   const QuantForm form = quant_form(kernel.block_type);
-  if (form.values != QuantValues::f16) return {-1, DType::f16, 0, kernel.n * kernel.k};
-  const Extent column = quant_layout(form, kernel.n, kernel.k).blocks * kQuantBlock;
-  return {kernel.weights.buffer, DType::f16, kernel.weights.offset * 2, kernel.n * column};
+  if (form.values != QuantValues::f16) return {-1, DType::f16, 0, rows_at_once(kernel) * kernel.k};
+  const Extent rows = kernel.rows_of_weights(), column = quant_layout(form, rows, kernel.k).blocks * kQuantBlock;
+  return {kernel.weights.buffer, DType::f16, kernel.weights.offset * 2, rows * column};
 }
 
-/// The product of halves; A and weights in blocks have no buffers yet.
+/// The product of halves; A and weights in blocks have no buffers yet. B has a batch for each expert whose weights are halves at once.
 kernel::MatmulKernel product_of_halves(const PackedMatmulKernel& kernel) {
   kernel::MatmulKernel halves{.name = kernel.name, .batch = 1, .m = kernel.m, .n = kernel.n, .k = kernel.k};
   halves.epilogue = kernel.epilogue;
-  halves.a = {-1, DType::f16, 0, kernel.m * kernel.k};
-  halves.a_view = kernel::matrix_view({{1}, {0}, 0, {}}, kernel.m, kernel.k, kernel.k, 1);
   halves.b = weights_as_halves(kernel);
-  halves.b_view = kernel::matrix_view({{1}, {0}, 0, {}}, kernel.k, 1, kernel.n, halves.b.count / kernel.n);
+  if (kernel.experts)
+    halves.batch = halves.b.buffer >= 0 ? kernel.experts->count : rows_at_once(kernel) / kernel.n;
+  const Extent column = halves.b.count / (halves.batch * kernel.n);
+  halves.a = {-1, DType::f16, 0, kernel.m * kernel.k};
+  halves.a_view = kernel::matrix_view({{halves.batch}, {0}, 0, {}}, kernel.m, kernel.k, kernel.k, 1);
+  halves.b_view =
+      kernel::matrix_view({{halves.batch}, {halves.batch > 1 ? kernel.n * column : 0}, 0, {}}, kernel.k, 1, kernel.n, column);
   return halves;
 }
 
-/// Weights in blocks as halves in scratch.
-void unpack_weights(const PackedMatmulKernel& kernel, Operand& halves, const Target& target, Scratch& scratch,
-                    Rendered& rendered) {
-  if (halves.buffer >= 0) return;
-  halves = scratch.add(DType::f16, kernel.n * kernel.k);
-  rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.weights, kernel.n, kernel.k,
-                                       nullptr, halves, kernel.n, target));
+/// Weights in blocks as halves in scratch, which `halves` gets when it has none: all, or as many as it holds, from row `first` on.
+void unpack_weights(const PackedMatmulKernel& kernel, Operand& halves, Extent first, const Target& target,
+                    Scratch& scratch, Rendered& rendered) {
+  if (quant_form(kernel.block_type).values == QuantValues::f16) return;
+  if (halves.buffer < 0) halves = scratch.add(DType::f16, halves.count);
+  const Extent rows = std::min(halves.count / kernel.k, kernel.rows_of_weights() - first);
+  rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.weights,
+                                       kernel.rows_of_weights(), kernel.k, nullptr, halves, rows, target, first));
 }
 
-/// The tile with the least estimated time for both products, whose columns are halves of whole tiles; or null.
-const MatrixTile* choose_paired_tile(const kernel::MatmulKernel& halves, const Target& target) {
-  if (!target.matrices()) return nullptr;
-  kernel::MatmulKernel both = halves;
-  both.n *= 2;
+/// The tile with the least estimated time for a product, or for a pair with columns of both, which are halves of whole tiles; or
+/// null.
+const MatrixTile* choose_tile(const PackedMatmulKernel& kernel, const kernel::MatmulKernel& halves, bool is_pair,
+                              const Target& target) {
+  if (!target.matrices() || !suits_matrices(halves)) return nullptr;
+  kernel::MatmulKernel whole = halves;
+  whole.batch = 1;
+  if (is_pair) whole.n *= 2;
   const MatrixTile* best = nullptr;
-  for (const MatrixTile& tile : matrix_tiles())
-    if (fits(tile, true, true, target.limits) && suits_pair(tile, halves) &&
-        (!best || estimate(tile, 1, both, target.profile) < estimate(*best, 1, both, target.profile)))
-      best = &tile;
+  double least = std::numeric_limits<double>::infinity();
+  for (const MatrixTile& tile : matrix_tiles()) {
+    if (!fits(tile, true, true, target.limits) || (is_pair && !suits_pair(tile, halves))) continue;
+    if (kernel.experts) whole.m = rows_in_groups(kernel.m, kernel.experts->count, tile.rows);
+    const double time = estimate(tile, 1, whole, target.profile);
+    if (time >= least) continue;
+    least = time;
+    best = &tile;
+  }
   return best;
 }
+
+/// The product, or a pair, in this tile.
+class HalvesRenderer {
+ public:
+  HalvesRenderer(const PackedMatmulKernel& kernel, const PackedMatmulKernel* second, const MatrixTile& tile, int split,
+                 const Target& target, Scratch& scratch, Rendered& rendered)
+      : kernel_(kernel),
+        second_(second),
+        tile_(tile),
+        split_(split),
+        target_(target),
+        scratch_(scratch),
+        rendered_(rendered) {}
+
+  void render(kernel::MatmulKernel halves, std::size_t steps_of_first) {
+    std::optional<RowGroups> groups;
+    if (kernel_.experts) {
+      groups.emplace(kernel_.m, kernel_.experts->count, tile_.rows, kernel_.experts->share, scratch_);
+      rendered_.dispatches.push_back(order_by_group(kernel_.name, kernel_.experts->of_row, *groups, target_));
+    }
+    const Extent rows = groups ? groups->slots() : kernel_.m;
+    const Operand largest = scratch_.add(DType::f32, rows);
+    halves.a = scratch_.add(DType::f16, rows * kernel_.k);
+    render_row_halves(kernel_.name, kernel_.a, kernel_.a_row, rows, kernel_.k, largest, halves.a, target_, rendered_,
+                      groups ? &*groups : nullptr);
+    ScaledOperands scaled{
+        .largest_a = largest, .scaled_b = false, .padded = false, .steps_of_first = steps_of_first};
+    if (second_) scaled.second_b = weights_as_halves(*second_);
+    const Extent all = groups ? groups->groups : 1;
+    for (Extent first = 0; first < all; first += halves.batch) {
+      unpack_weights(kernel_, halves.b, first * kernel_.n, target_, scratch_, rendered_);
+      if (second_) unpack_weights(*second_, *scaled.second_b, first * kernel_.n, target_, scratch_, rendered_);
+      if (groups) groups->first = first, groups->count = std::min(halves.batch, all - first);
+      MatrixWriter(halves, tile_, split_, target_, scratch_, rendered_, &scaled, groups ? &*groups : nullptr).render();
+    }
+  }
+
+ private:
+  const PackedMatmulKernel& kernel_;
+  const PackedMatmulKernel* second_;
+  const MatrixTile& tile_;
+  int split_;
+  const Target& target_;
+  Scratch& scratch_;
+  Rendered& rendered_;
+};
 
 }  // namespace
 
 bool render_on_halves(const PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (!suits_halves(kernel, kernel.epilogue, 1, target)) return false;
-  kernel::MatmulKernel halves = product_of_halves(kernel);
-  const auto choice = choose_matrix_tile(halves, target);
-  if (!choice) return false;
-  const Operand largest = scratch.add(DType::f32, kernel.m);
-  halves.a = scratch.add(DType::f16, kernel.m * kernel.k);
-  unpack_weights(kernel, halves.b, target, scratch, rendered);
-  render_row_halves(kernel.name, kernel.a, kernel.a_row, kernel.m, kernel.k, largest, halves.a, target, rendered);
-  const ScaledOperands scaled{.largest_a = largest, .scaled_b = false, .padded = false};
-  MatrixWriter(halves, matrix_tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered,
-               &scaled)
-      .render();
+  const kernel::MatmulKernel halves = product_of_halves(kernel);
+  const MatrixTile* tile = nullptr;
+  int split = 1;
+  if (kernel.experts) {
+    tile = choose_tile(kernel, halves, false, target);
+  } else if (const auto choice = choose_matrix_tile(halves, target)) {
+    tile = &matrix_tiles()[static_cast<std::size_t>(choice->tile)];
+    split = choice->split;
+  }
+  if (!tile) return false;
+  HalvesRenderer(kernel, nullptr, *tile, split, target, scratch, rendered).render(halves, 0);
   return true;
 }
 
@@ -96,20 +161,9 @@ bool render_pair_on_halves(const PackedMatmulKernel& first, const PackedMatmulKe
   kernel::MatmulKernel halves = product_of_halves(first);
   halves.name = first.name + " + " + second.name;
   halves.epilogue = pair.epilogue;
-  const MatrixTile* tile = choose_paired_tile(halves, target);
-  Operand second_b = weights_as_halves(second);
-  if (!tile || !suits_matrices(halves) || halves.b.offset % 8 != 0 || second_b.offset % 8 != 0) return false;
-  const Operand largest = scratch.add(DType::f32, first.m);
-  halves.a = scratch.add(DType::f16, first.m * first.k);
-  unpack_weights(first, halves.b, target, scratch, rendered);
-  unpack_weights(second, second_b, target, scratch, rendered);
-  render_row_halves(first.name, first.a, first.a_row, first.m, first.k, largest, halves.a, target, rendered);
-  const ScaledOperands scaled{.largest_a = largest,
-                              .scaled_b = false,
-                              .padded = false,
-                              .second_b = second_b,
-                              .steps_of_first = pair.steps_of_first};
-  MatrixWriter(halves, *tile, 1, target, scratch, rendered, &scaled).render();
+  const MatrixTile* tile = choose_tile(first, halves, true, target);
+  if (!tile || halves.b.offset % 8 != 0 || weights_as_halves(second).offset % 8 != 0) return false;
+  HalvesRenderer(first, &second, *tile, 1, target, scratch, rendered).render(halves, pair.steps_of_first);
   return true;
 }
 

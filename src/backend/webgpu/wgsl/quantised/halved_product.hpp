@@ -1,11 +1,15 @@
 // Products of many rows with packed weights on subgroup matrices.
 #pragma once
 
+#include <optional>
+
 #include "backend/webgpu/wgsl/quantised/gated_pair.hpp"
 #include "backend/webgpu/wgsl/render.hpp"
 #include "compile/kernel.hpp"
 
 namespace weft::webgpu {
+
+inline constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch for unpacked weights
 
 /// Appends the dispatches of a product whose rows of A may be rounded (PackedMatmulKernel::exact): A becomes halves, scaled row
 /// by row, and W becomes halves, or is read as it is where it is of f16. False if the device has no matrices, or the weights

@@ -47,9 +47,7 @@ void RowsWriter::write_results() {
     line(fmt::format("  if (at == {0}u) {{ v = s{1}_{2};{3} }}", r * rows_ + i, r, i,
                      extras_.before ? fmt::format(" u = u{}_{};", r, i) : ""));
   });
-  if (kernel_.chosen)
-    line(fmt::format("  if (!$is_chosen(i0 + {})) {{ v = 0f;{} }}", modulo("at", rows_),
-                     extras_.before ? " u = 0f;" : ""));
+  if (kernel_.experts) line(fmt::format("  if (!has_expert) {{ v = 0f;{} }}", extras_.before ? " u = 0f;" : ""));
   std::string more = extras_.before ? ", u" : "";
   if (extras_.tail) more = fmt::format(", {} * {}u + at", divided("thread", lanes_), rows_);
   line(fmt::format("  $finish(i0 + {}, j0 + {}, v{});", modulo("at", rows_), divided("at", rows_), more));

@@ -22,14 +22,13 @@ void RowsWriter::write_sums(const std::vector<Weights>& weights) {
     write_sums_of_phase(weights);
     return;
   }
-  const bool once = !kernel_.chosen && Extent{lanes_} * ahead_ >= units_;
+  const bool once = Extent{lanes_} * ahead_ >= units_;
   if (once) {
     line("{");
     line("  let unit = lane;");
   } else {
     if (stages()) write_staging(*weights[0].reader);
-    line(fmt::format("for (var unit = lane; unit < {}; unit += {}u) {{",
-                     kernel_.chosen ? "units" : fmt::format("{}u", units_), lanes_ * ahead_));
+    line(fmt::format("for (var unit = lane; unit < {}u; unit += {}u) {{", units_, lanes_ * ahead_));
   }
   // All reads come before the first sum, so that a thread waits for them once.
   for (int turn = 0; turn < ahead_; ++turn) write_reads(weights, turn);
@@ -64,7 +63,8 @@ void RowsWriter::write_reads(const std::vector<Weights>& weights, int turn) {
   for (const Weights& each : weights)
     for (int r = 0; r < columns_; ++r) {
       const std::string name = fmt::format("{}_{}{}", r, turn, each.mark);
-      text_ += each.reader->read(fmt::format("min(j0 + {}u, {}u)", r, kernel_.n - 1),
+      const std::string column = fmt::format("min(j0 + {}u, {}u)", r, kernel_.n - 1);
+      text_ += each.reader->read(kernel_.experts ? fmt::format("(expert * {}u + {})", kernel_.n, column) : column,
                                  fmt::format("min(unit{}, {}u)", turn, units_ - 1), name, "    ");
       if (each.reader->has_scales() && each.reader->chunks_together() == each.reader->chunks())
         line(fmt::format("  let f{} = {};", name, each.reader->scale(name, "0u")));

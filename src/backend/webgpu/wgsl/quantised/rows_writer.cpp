@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "backend/webgpu/wgsl/loop.hpp"
-#include "backend/webgpu/wgsl/quantised/chosen_rows.hpp"
 #include "backend/webgpu/wgsl/quantised/computed_rows.hpp"
 
 namespace weft::webgpu {
@@ -26,7 +25,7 @@ int RowsWriter::threads_of(const Target& target, const PackedMatmulKernel& kerne
 RowsWriter::RowsWriter(const PackedMatmulKernel& kernel, const Target& target, const RowsExtras& extras)
     : kernel_(kernel), extras_(extras), target_(target) {
   threads_ = threads_of(target, kernel);
-  rows_ = static_cast<int>(std::min(kernel.m, kFewRows));
+  rows_ = kernel.experts ? 1 : static_cast<int>(std::min(kernel.m, kFewRows));  // rows of experts differ in W
   lanes_ = lanes_of(target);
   // Each read of A serves several rows of W, as long as there is work for all compute units.
   columns_ = rows_ > 2 || extras.before || extras.tail ? 1 : kernel.n >= 32768 ? 4 : kernel.n >= 8192 ? 2 : 1;
@@ -42,12 +41,14 @@ void RowsWriter::render(Rendered& rendered) {
   if (parts >= 0) bindings.want_vectors(parts);
   by_fours_ = reads_a && kernel_.k % 4 == 0 && kernel_.a_row % 4 == 0 && kernel_.a.offset % 4 == 0;
   if (by_fours_) bindings.want_vectors(a);
-  const int chosen = kernel_.chosen ? bindings.add(*kernel_.chosen, false) : -1;
+  const int of_row = kernel_.experts ? bindings.add(kernel_.experts->of_row, false) : -1;
   std::optional<ComputedRows> computed;
   if (kernel_.rows) computed.emplace(*kernel_.rows, bindings, helpers);
-  const PackedReader reader(kernel_.block_type, kernel_.weights, kernel_.n, kernel_.k, bindings);
+  const Extent rows_of_weights = kernel_.rows_of_weights();
+  const PackedReader reader(kernel_.block_type, kernel_.weights, rows_of_weights, kernel_.k, bindings);
   std::optional<PackedReader> reader_before;
-  if (before) reader_before.emplace(kernel_.block_type, before->weights, kernel_.n, kernel_.k, bindings, "_before");
+  if (before)
+    reader_before.emplace(kernel_.block_type, before->weights, rows_of_weights, kernel_.k, bindings, "_before");
   choose_lanes(reader);
   const kernel::LoopKernel epilogue = before         ? extras_.pair->epilogue
                                       : extras_.tail ? extras_.tail->epilogue()
@@ -74,10 +75,11 @@ void RowsWriter::render(Rendered& rendered) {
                       : activation_function(a, bindings));
   sums_ = computed ? computed->sums() : 0;
   shader.functions.push_back(finish_function(epilogue, writer, helpers));
-  if (kernel_.chosen) shader.functions.push_back(is_chosen_function(kernel_, chosen, bindings));
   choose_staging(reader);
   constexpr int kTurnsMax = 10;
-  is_phase_ = target_.joins_phases() && kernel_.n < kManyColumns && stages() && turns_of_phase() <= kTurnsMax;
+  // The expert of a row may be the result of an earlier phase, and W cannot be read before it is known.
+  is_phase_ = target_.joins_phases() && kernel_.n < kManyColumns && stages() && turns_of_phase() <= kTurnsMax &&
+              !kernel_.experts;
   // A workgroup that has staged integers goes on with them: rounding costs more than a tile.
   const Extent tiles = divide_up(kernel_.n, teams() * columns_), groups_m = divide_up(kernel_.m, rows_);
   const Extent groups_max = kThreadsOfUnit / threads_ * Extent{target_.profile.compute_units};
@@ -86,11 +88,11 @@ void RowsWriter::render(Rendered& rendered) {
   const auto groups = static_cast<std::uint64_t>(groups_n * groups_m);
   line(fmt::format("let lane = {};", modulo("thread", lanes_)));
   line(fmt::format("let i0 = {} * {}u;", divided("group", groups_n), rows_));
+  if (kernel_.experts) write_expert(of_row, bindings);
   write_row_sums_start();
   line(strides_ ? fmt::format("for (var tile = group; tile < {}u; tile += {}u) {{", tiles, groups_n)
                 : fmt::format("let tile = {};", modulo("group", groups_n)));
   line(fmt::format("let j0 = {};", column_of(divided("thread", lanes_))));
-  if (kernel_.chosen) write_units(reader);
   if (stages()) {
     if (integers_)
       share_integers(reader, shader);
@@ -137,7 +139,7 @@ void RowsWriter::choose_lanes(const PackedReader& reader) {
   units_ = reader.units();
   constexpr int kAheadMax = 5, kReadsMax = 8;
   if (!target_.unroll) return;
-  if (!kernel_.chosen && !extras_.tail) {
+  if (!extras_.tail) {
     // Long rows of few columns: several subgroups share one, so that no thread waits for many reads in turn.
     const Extent few = 16 * Extent{target_.profile.compute_units};
     if (target_.subgroup_size == 32)
@@ -167,7 +169,9 @@ std::string RowsWriter::column_of(const std::string& team) const {
 ShaderPieces::Function RowsWriter::activation_function(int a, const Bindings& bindings) const {
   const Extent base = bindings.base(a);
   const bool whole = kernel_.k % kQuantBlock == 0;
-  const std::string row = fmt::format("min(i, {}u) * {}u", kernel_.m - 1, static_cast<std::uint32_t>(kernel_.a_row));
+  const std::string row_of_a = kernel_.experts ? divided("i", kernel_.experts->share) : "i";
+  const std::string row =
+      fmt::format("min({}, {}u) * {}u", row_of_a, kernel_.rows_of_a() - 1, static_cast<std::uint32_t>(kernel_.a_row));
   std::string text = "(i: u32, e: u32) -> vec4f {\n";
   if (by_fours_) {
     const std::string at = whole ? "e" : fmt::format("min(e, {}u)", kernel_.k - 4);
@@ -190,7 +194,7 @@ bool RowsWriter::can_stage(const PackedMatmulKernel& kernel, const AttentionPart
   // Every workgroup joins the parts for itself. Above, there is so much to join that a phase which joins them once is faster.
   constexpr Extent kElementsMax = Extent{1} << 20;
   if (kernel.n * kernel.k > kElementsMax) return false;
-  return !kernel.rows && !kernel.chosen && kernel.m <= kFewRows && kernel.k % kQuantBlock == 0 &&
+  return !kernel.rows && !kernel.experts && kernel.m <= kFewRows && kernel.k % kQuantBlock == 0 &&
          kernel.a_row == kernel.k && kernel.k == parts.heads * parts.width && kernel.m * kernel.k * 4 <= kBytesMax;
 }
 
@@ -204,7 +208,7 @@ void RowsWriter::choose_staging(const PackedReader& reader) {
     return;
   }
   // Software adapters would take long to compile the text of several rows.
-  if (!kernel_.chosen && (target_.subgroup_size >= 2 || !kernel_.rows) && (target_.unroll || rows_ == 1) &&
+  if ((target_.subgroup_size >= 2 || !kernel_.rows) && (target_.unroll || rows_ == 1) &&
       bytes <= std::min<Extent>(kBytesMax, target_.limits.workgroup_bytes / 2))
     staged_fours_ = fours;
 }
@@ -290,10 +294,11 @@ void RowsWriter::write_staged_row(int i, FunctionRef<std::string(int, const std:
   }
 }
 
-void RowsWriter::write_units(const PackedReader& reader) {
-  std::string any;
-  for (int i = 0; i < rows_; ++i) any += fmt::format("{}$is_chosen(i0 + {}u)", any.empty() ? "" : " || ", i);
-  line(fmt::format("let units = select(0u, {}u, {});", reader.units(), any));
+void RowsWriter::write_expert(int of_row, const Bindings& bindings) {
+  line(fmt::format("let given = bitcast<u32>({});",
+                   bindings.load(of_row, fmt::format("i0 + {}u", bindings.base(of_row)))));
+  line(fmt::format("let expert = min(given, {}u);", kernel_.experts->count - 1));
+  line("let has_expert = given == expert;");
 }
 
 }  // namespace weft::webgpu

@@ -64,8 +64,8 @@ class RowsWriter {
   /// Chooses the threads that share a row of W, and how many units of it each of them reads at once.
   void choose_lanes(const PackedReader& reader);
 
-  /// Units of W to read: 0 if no row is chosen. The loop then ends at once; an early return would skip later barriers.
-  void write_units(const PackedReader& reader);
+  /// Of experts: `expert`, whose matrix the row has, or the last if it has none, and `has_expert`.
+  void write_expert(int of_row, const Bindings& bindings);
 
   /// Rows of A pass through workgroup memory, in the order in which lanes read them: neighbours read neighbours.
   bool stages() const { return staged_fours_ > 0; }

@@ -16,7 +16,7 @@ constexpr int kUnpackThreads = 256;
 }  // namespace
 
 RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& words, Extent n, Extent k,
-                        const Operand* indices, const Operand& out, Extent count, const Target& target) {
+                        const Operand* indices, const Operand& out, Extent count, const Target& target, Extent first) {
   Bindings bindings(target, name);
   const PackedReader reader(type, words, n, k, bindings);
   const int rows = indices ? bindings.add(*indices, false) : -1, to = bindings.add(out, true);
@@ -36,7 +36,9 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   line(fmt::format("  let e = {} * 4u;", modulo("number", chunks)));
   // A negative index is large as u32, so it is also outside.
   const std::string index = indices ? bindings.load(rows, fmt::format("t + {}u", bindings.base(rows))) : "";
-  line(fmt::format("  let row = {};", indices ? fmt::format("bitcast<u32>({})", index) : "t"));
+  line(fmt::format("  let row = {};", indices     ? fmt::format("bitcast<u32>({})", index)
+                                              : first > 0 ? fmt::format("t + {}u", first)
+                                                          : "t"));
   line("  var v = vec4f();");
   line(fmt::format("  if (row < {}u) {{", n));
   body += reader.read("row", divided("e", reader.elements()), "", "      ");

@@ -8,8 +8,9 @@
 
 namespace weft::webgpu {
 
-/// Unpacks all rows of the matrix, or those in `indices`, to `out`, f32 or f16. Halves saturate.
+/// Unpacks `count` rows of the matrix [n, k] from row `first` on, or those in `indices`, to `out`, f32 or f16. Halves saturate.
 RenderedDispatch unpack(const std::string& name, BlockType type, const kernel::Operand& words, Extent n, Extent k,
-                        const kernel::Operand* indices, const kernel::Operand& out, Extent count, const Target& target);
+                        const kernel::Operand* indices, const kernel::Operand& out, Extent count, const Target& target,
+                        Extent first = 0);
 
 }  // namespace weft::webgpu

@@ -1,0 +1,152 @@
+#include "llm/mixture.hpp"
+
+#include <limits>
+
+#include "runtime/packed_matrix.hpp"
+#include "weft/inference.hpp"
+#include "weft/ops.hpp"
+#include "weft/ops/grouped.hpp"
+#include "weft/ops/indexing.hpp"
+#include "weft/ops/order.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+/// 1 for the `count` largest of each row of `scores` [T, n], else 0; of equal ones the first. The best is taken away again and
+/// again.
+Tensor best_of(const Tensor& scores, Extent count) {
+  const Extent n = scores.dim(1);
+  const Tensor number(
+      cast(expand(unsqueeze(arange(n, DType::i32, scores.device()), 0), {scores.dim(0), n}), DType::i32));
+  Tensor left = scores, chosen = zeros_like(scores);
+  for (Extent i = 0; i < count; ++i) {
+    const Tensor best = elementwise("eq", {number, argmax(left, 1, {.keepdims = true})});
+    chosen = elementwise("where", {best, ones_like(chosen), chosen});
+    left = elementwise("where", {best, scalar_like(kNone, left), left});
+  }
+  return chosen;
+}
+
+/// `choice` [T, E] without the experts of all but the best groups: those whose best experts, one or two, have the largest sum.
+Tensor in_best_groups(const Tensor& choice, Extent groups, Extent used, bool by_two) {
+  const Extent tokens = choice.dim(0), each = choice.dim(1) / groups;
+  const Tensor parts = reshape(choice, {tokens * groups, each});
+  Tensor score = amax(parts, {1});
+  if (by_two && each > 1)
+    score = score +
+            amax(elementwise("where", {best_of(parts, 1) > zeros_like(parts), scalar_like(kNone, parts), parts}), {1});
+  const Tensor best = unsqueeze(best_of(reshape(score, {tokens, groups}), used), 2),
+               grouped = reshape(choice, {tokens, groups, each});
+  const Tensor is_in = expand(best, grouped.shape());
+  return reshape(elementwise("where", {is_in > zeros_like(is_in), grouped, scalar_like(kNone, grouped)}),
+                 choice.shape());
+}
+
+Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, double alpha, double limit) {
+  const Tensor g = elementwise("minimum", {gate, scalar_like(limit, gate)});
+  return g * elementwise("sigmoid", {g * alpha}) * (clamped(up, limit) + 1.0);
+}
+
+/// Products of rows with the matrices of their experts.
+class ExpertProducts {
+ public:
+  virtual ~ExpertProducts() = default;
+  /// Rows of x for the experts, in the order of these products, and results in the order [T, used, n] again.
+  virtual Tensor begun(const Tensor& x) const = 0;
+  virtual Tensor ended(const Tensor& y) const = 0;
+  Tensor operator()(const Tensor& x, const Expert& expert) const {
+    Tensor y = product(x, expert.weight);
+    if (y.dim(-1) > expert.rows) y = narrow(y, -1, 0, expert.rows);
+    if (!expert.bias.defined()) return y;
+    const Tensor biases = embedding(expert.bias, reshape(numbers(), {-1}));
+    return y + cast(reshape(biases, y.shape()), y.dtype());
+  }
+
+ private:
+  virtual Tensor product(const Tensor& x, const Tensor& weight) const = 0;
+  /// The expert of each row.
+  virtual Tensor numbers() const = 0;
+};
+
+/// Of weights in blocks. Each row has its matrices where it is.
+class PackedExperts final : public ExpertProducts {
+ public:
+  PackedExperts(const Tensor& numbers, bool exact) : numbers_(numbers), exact_(exact) {}
+  Tensor begun(const Tensor& x) const override { return x; }
+  Tensor ended(const Tensor& y) const override { return y; }
+
+ private:
+  Tensor product(const Tensor& x, const Tensor& weight) const override {
+    return expert_linear(x, weight, numbers_, exact_);
+  }
+  Tensor numbers() const override { return numbers_; }
+
+  Tensor numbers_;
+  bool exact_;
+};
+
+/// Of plain weights, with gradients. Rows are sorted by expert.
+class SortedExperts final : public ExpertProducts {
+ public:
+  SortedExperts(const Tensor& numbers, Extent experts) : used_(numbers.dim(1)) {
+    const auto sorted = sort(reshape(numbers, {-1}), 0);
+    numbers_ = sorted.values;
+    order_ = sorted.positions;
+    const Tensor all(arange(experts, DType::i32, numbers.device()));
+    ends_ = cast(searchsorted(numbers_, all, true), DType::i32);
+  }
+  Tensor begun(const Tensor& x) const override {
+    return index_select(x, 0, floor_divide(order_, scalar_like(static_cast<double>(used_), order_)));
+  }
+  Tensor ended(const Tensor& y) const override {
+    return reshape(index_select(y, 0, argsort(order_, 0)), {y.dim(0) / used_, used_, y.dim(1)});
+  }
+
+ private:
+  Tensor product(const Tensor& x, const Tensor& weight) const override {
+    return cast(grouped_matmul(cast(x, weight.dtype()), weight, ends_, true), x.dtype());
+  }
+  Tensor numbers() const override { return numbers_; }
+
+  Extent used_;
+  Tensor numbers_, order_, ends_;
+};
+
+}  // namespace
+
+ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, const ExpertChoice& c) {
+  const Tensor scores = c.is_sigmoid ? elementwise("sigmoid", {logits}) : logits;
+  Tensor choice = correction.defined() ? scores + correction : scores;
+  if (c.groups > 1) choice = in_best_groups(choice, c.groups, c.groups_used, c.is_sigmoid);
+  const Tensor numbers = topk(choice, c.used, 1).positions;
+  const auto of_chosen = [&](const Tensor& of_all) { return take_along_axis(of_all, numbers, 1); };
+  Tensor weights;
+  if (c.is_sigmoid) {
+    weights = of_chosen(scores);
+    if (c.are_shares) weights = weights / (sum(weights, {1}, {.keepdims = true}) + 1e-20);
+  } else {
+    weights = c.are_shares ? softmax(of_chosen(scores), 1) : of_chosen(softmax(scores, 1));
+  }
+  return {numbers, c.factor == 1 ? weights : weights * c.factor};
+}
+
+Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& w, bool exact) {
+  const auto mixed = [&](const ExpertProducts& times) {
+    const Tensor rows = times.begun(x), gate = times(rows, w.gate), up = times(rows, w.up);
+    const Tensor inner = w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit) : swiglu(gate, up);
+    const Tensor outer = times.ended(times(inner, w.down));
+    return sum(outer * cast(unsqueeze(chosen.weights, 2), outer.dtype()), {1});
+  };
+  const bool is_packed = is_packed_matrix(w.gate.weight) && is_packed_matrix(w.up.weight) &&
+                         is_packed_matrix(w.down.weight);
+  if (is_packed) return mixed(PackedExperts(chosen.numbers, exact));
+  return mixed(SortedExperts(chosen.numbers, w.gate.weight.dim(0)));
+}
+
+Tensor clamped(const Tensor& x, double limit) {
+  return elementwise("minimum", {elementwise("maximum", {x, scalar_like(-limit, x)}), scalar_like(limit, x)});
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,38 @@
+// Mixtures of experts: which experts a router chooses, and what these make of a token.
+#pragma once
+
+#include "weft/tensor.hpp"
+
+namespace weft::llm {
+
+/// As the attributes of OpType::experts say.
+struct ExpertChoice {
+  Extent used = 1;
+  bool are_shares = false, is_sigmoid = false;
+  Extent groups = 1, groups_used = 1;
+  double factor = 1;
+};
+struct ChosenExperts {
+  Tensor numbers;  // i32 [T, used], the best first
+  Tensor weights;  // [T, used]
+};
+/// From a router's logits [T, E]. `correction` [E] counts only where experts are chosen; undefined: there is none.
+ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, const ExpertChoice& choice);
+
+/// A matrix of each expert [E, n, k], of which the first `rows` of n count, and a bias of each [E, rows] or none.
+struct Expert {
+  Tensor weight, bias;
+  Extent rows = 0;
+};
+struct MixtureWeights {
+  Expert gate, up, down;
+  double alpha = 0, limit = 0;  // of the gated unit, if alpha is positive (gpt-oss)
+};
+/// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]. Weights are all in blocks, which have no gradients,
+/// or plain.
+Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& weights, bool exact);
+
+/// x in [-limit, limit].
+Tensor clamped(const Tensor& x, double limit);
+
+}  // namespace weft::llm
