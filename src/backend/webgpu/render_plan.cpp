@@ -161,7 +161,7 @@ bool is_short_pass(const kernel::Plan& plan) {
   bool found = false;
   for (const kernel::Kernel& kernel : plan.kernels)
     if (const auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {
-      if (product->m > kRowsMax) return false;
+      if (product->rows_of_a() > kRowsMax) return false;
       found = true;
     }
   return found;

@@ -38,7 +38,8 @@ void render(const MatmulKernel& kernel, const Target& target, Scratch& scratch, 
     }
   }
   if (!choice) choice = choose_tile(kernel.batch, kernel.m, kernel.n, kernel.k, target);
-  TileWriter(kernel, nullptr, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch, rendered)
+  TileWriter(kernel, nullptr, nullptr, tiles()[static_cast<std::size_t>(choice->tile)], choice->split, target, scratch,
+             rendered)
       .render();
 }
 
@@ -55,8 +56,8 @@ void render_grouped(const MatmulKernel& kernel, const Tile& tile, const RowGroup
   TileWriter(kernel, &groups, nullptr, tile, 1, target, scratch, rendered).render();
 }
 
-void render_over_ranges(const MatmulKernel& kernel, const Tile& tile, const kernel::Operand& k_ends, const Target& target,
-                        Scratch& scratch, Rendered& rendered) {
+void render_over_ranges(const MatmulKernel& kernel, const Tile& tile, const kernel::Operand& k_ends,
+                        const Target& target, Scratch& scratch, Rendered& rendered) {
   TileWriter(kernel, nullptr, &k_ends, tile, 1, target, scratch, rendered).render();
 }
 

@@ -22,8 +22,7 @@ namespace {
 /// Whether each row of C reads its rows of W itself. Experts with a few rows each do.
 bool has_few_rows(const PackedMatmulKernel& kernel) {
   constexpr Extent kFewRowsOfExpert = 4;
-  if (!kernel.experts) return kernel.m <= kFewRows;
-  return kernel.m <= kFewRowsOfExpert * std::min(kernel.experts->count, kernel.m / kernel.experts->share);
+  return kernel.m <= (kernel.experts ? std::max(kFewRows, kFewRowsOfExpert * kernel.experts->count) : kFewRows);
 }
 
 /// Whether weights become f32 or f16 in scratch: all together, or those of some experts.

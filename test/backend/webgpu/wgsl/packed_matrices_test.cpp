@@ -161,11 +161,15 @@ void give_experts(PackedProduct& p, Extent experts, Extent n, std::size_t of_row
 
 TEST_F(WgslPackedMatricesTest, RowsOfExpertsBeginTilesOfTheirOwn) {
   std::mt19937 random(46);
-  for (const BlockType type : {BlockType::q4_1, BlockType::f16}) {
-    if (!has_real_matrices() && type != BlockType::q4_1) continue;
+  for (const BlockType type :
+       {BlockType::q4_1, BlockType::f16, BlockType::q5_0, BlockType::q8_0, BlockType::q3_k, BlockType::q4_k,
+        BlockType::q5_k, BlockType::q6_k, BlockType::iq4_xs, BlockType::mxfp4}) {
+    // Software adapters take seconds for each shader.
+    if (!has_real_matrices() && type != BlockType::q4_1 && type != BlockType::q6_k) continue;
     for (const bool on_matrices : {true, false}) {
+      if (!has_real_matrices() && !on_matrices && type != BlockType::q4_1) continue;
       SCOPED_TRACE(fmt::format("{} {}", name_of(type), on_matrices));
-      const Extent m = 60, n = 48, k = 96, experts = 5;
+      const Extent m = 60, n = 48, k = block_format(type).block_elements == 256 ? 256 : 96, experts = 5;
       PackedProduct p = packed_product(random, type, m, experts * n, k);
       give_experts(p, experts, n, p.buffers.size());
       reference::Values of_row;
@@ -188,7 +192,7 @@ TEST_F(WgslPackedMatricesTest, RowsOfExpertsBeginTilesOfTheirOwn) {
                       p.weights[static_cast<std::size_t>((expert * n + j) * k + e)];
           worst = std::max(worst, std::abs(got[static_cast<std::size_t>(i * n + j)] - wanted));
         }
-      EXPECT_LE(worst, on_matrices ? 0.05 : 1e-4);
+      EXPECT_LE(worst, on_matrices ? 0.1 : 1e-4);
     }
   }
 }
@@ -196,34 +200,37 @@ TEST_F(WgslPackedMatricesTest, RowsOfExpertsBeginTilesOfTheirOwn) {
 TEST_F(WgslPackedMatricesTest, AGatedUnitOfExpertsIsOneProduct) {
   std::mt19937 random(47);
   const Extent m = 60, n = 192, k = 192, experts = 3;
-  GatedUnit unit = gated_unit(random, BlockType::f16, m, experts * n, k);
-  for (PackedProduct* p : {&unit.first, &unit.second}) give_experts(*p, experts, n, unit.buffers.size());
-  unit.second.kernel.epilogue.inputs[0].count = m * n;
-  unit.second.kernel.epilogue.steps[1].view = contiguous({m, n});
-  reference::Values of_row;
-  for (Extent i = 0; i < m; ++i) of_row.push_back(i % 9 == 4 ? 90 : static_cast<double>(i * i % 3));
-  unit.buffers.push_back({DType::i32, of_row});
-  Rendered rendered;
-  Scratch scratch(static_cast<int>(unit.buffers.size()), rendered);
-  ASSERT_TRUE(
-      render_packed_pair(unit.first.kernel, unit.second.kernel, false, running_matrix_gpu(), scratch, rendered));
-  EXPECT_EQ(rendered.dispatches.back().name, "packed + packed.matrices");
-  const auto results = results_of(rendered, unit.buffers, has_real_matrices() ? nullptr : emulated);
-  double worst = 0;
-  for (Extent i = 0; i < m; ++i)
-    for (Extent j = 0; j < n; ++j) {
-      const double number = of_row[static_cast<std::size_t>(i)];
-      double first = unit.buffers[2].values[static_cast<std::size_t>(j)], second = 0;
-      for (Extent e = 0; number < experts && e < k; ++e) {
-        const double a = unit.buffers[0].values[static_cast<std::size_t>(i / 2 * k + e)];
-        const auto at = static_cast<std::size_t>((static_cast<Extent>(number) * n + j) * k + e);
-        first += a * unit.first.weights[at];
-        second += a * unit.second.weights[at];
+  for (const BlockType type : {BlockType::f16, BlockType::q4_1}) {
+    if (!has_real_matrices() && type == BlockType::f16) continue;
+    GatedUnit unit = gated_unit(random, type, m, experts * n, k);
+    for (PackedProduct* p : {&unit.first, &unit.second}) give_experts(*p, experts, n, unit.buffers.size());
+    unit.second.kernel.epilogue.inputs[0].count = m * n;
+    unit.second.kernel.epilogue.steps[1].view = contiguous({m, n});
+    reference::Values of_row;
+    for (Extent i = 0; i < m; ++i) of_row.push_back(i % 9 == 4 ? 90 : static_cast<double>(i * i % 3));
+    unit.buffers.push_back({DType::i32, of_row});
+    Rendered rendered;
+    Scratch scratch(static_cast<int>(unit.buffers.size()), rendered);
+    ASSERT_TRUE(
+        render_packed_pair(unit.first.kernel, unit.second.kernel, false, running_matrix_gpu(), scratch, rendered));
+    EXPECT_EQ(rendered.dispatches.back().name, "packed + packed.matrices");
+    const auto results = results_of(rendered, unit.buffers, has_real_matrices() ? nullptr : emulated);
+    double worst = 0;
+    for (Extent i = 0; i < m; ++i)
+      for (Extent j = 0; j < n; ++j) {
+        const double number = of_row[static_cast<std::size_t>(i)];
+        double first = unit.buffers[2].values[static_cast<std::size_t>(j)], second = 0;
+        for (Extent e = 0; number < experts && e < k; ++e) {
+          const double a = unit.buffers[0].values[static_cast<std::size_t>(i / 2 * k + e)];
+          const auto at = static_cast<std::size_t>((static_cast<Extent>(number) * n + j) * k + e);
+          first += a * unit.first.weights[at];
+          second += a * unit.second.weights[at];
+        }
+        const double got = results[5][static_cast<std::size_t>(i * n + j)];
+        worst = std::max(worst, std::abs(got - first * second) / (1 + std::abs(first) + std::abs(second)));
       }
-      const double got = results[5][static_cast<std::size_t>(i * n + j)];
-      worst = std::max(worst, std::abs(got - first * second) / (1 + std::abs(first) + std::abs(second)));
-    }
-  EXPECT_LE(worst, 0.05);
+    EXPECT_LE(worst, 0.05) << name_of(type);
+  }
 }
 
 TEST_F(WgslPackedMatricesTest, WhatIsNoGatedUnitStaysTwoProducts) {

@@ -13,7 +13,8 @@ StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, cons
   const Extent whole = scaled_ && scaled_->padded ? divide_up(extent, tile) * tile
                        : paired() && name == 'b'  ? 2 * extent  // the two as one
                                                   : extent;
-  StagedMatrix o{name, bindings.add(operand, false), operand.type, whole, view};
+  const bool is_packed = name == 'b' && scaled_ && scaled_->packed_b;
+  StagedMatrix o{name, bindings.add(is_packed ? scaled_->packed_b->words : operand, false), operand.type, whole, view};
   o.along_k = follows_k(view);
   o.tile = tile;
   const int chunk = tile_.buffers == 1 ? tile_.depth : name == 'a' ? tile_.chunk_a : tile_.chunk_b;
@@ -21,6 +22,10 @@ StagedMatrix MatrixWriter::stage(char name, const kernel::Operand& operand, cons
   o.lines = o.along_k ? tile : tile_.depth;
   o.vectors = (o.along_k ? chunk : tile) / 8;
   o.halves = together() ? 2 : 1;
+  if (is_packed) {
+    o.group = 8;
+    return o;
+  }
   o.group = groups_of(operand, view, whole, kernel_.k);
   if (o.group == 8 && operand.type != DType::f16 && !scales_in_staging()) o.group = 4;
   if (o.group == 8) bindings.want_eights(o.handle);
@@ -99,6 +104,7 @@ void MatrixWriter::write_bases(const StagedMatrix& o) {
     line(fmt::format("let {}_batch = {};", n, o.batch_at));
     return;
   }
+  if (unpacks(o)) return write_packed_rows(o);
   const auto eighth = [](Extent elements) { return fmt::format("{}u", static_cast<std::uint32_t>(elements / 8)); };
   if (!o.along_k) {
     const std::string at = fmt::format("{} / 8u + {}_vector", first, n);
@@ -120,6 +126,20 @@ void MatrixWriter::write_bases(const StagedMatrix& o) {
                        eighth(o.view.row()), vector));
 }
 
+// The first blocks of the rows of packed weights that this thread stages.
+void MatrixWriter::write_packed_rows(const StagedMatrix& o) {
+  const int half = shape_.columns;
+  line("let b_part = b_vector & 3u;");
+  for (int slice = 0; slice < o.slices; ++slice)
+    for (int i = 0; i < loads(o); ++i) {
+      const int lines_on = slice * o.slice_lines() + i * lines_apart(o);
+      const std::string column = fmt::format("min(column0 + b_line + {}u, {}u)",
+                                             paired() && lines_on >= half ? lines_on - half : lines_on, kernel_.n - 1);
+      const std::string row = kernel_.batch > 1 ? fmt::format("(b * {}u + {})", kernel_.n, column) : column;
+      line(fmt::format("let b_blocks{}_{} = {} * {}u;", slice, i, row, PackedOperand::blocks(kernel_.k)));
+    }
+}
+
 // Where the halves for number `at` of k (or of chunks of it) are stored, of which one product has `part`.
 std::string MatrixWriter::stored_at(const StagedMatrix& o, const std::string& at, Extent part) const {
   if (scaled_->products == 1 || scaled_->together) return at;
@@ -136,7 +156,11 @@ void MatrixWriter::load(const StagedMatrix& o, const std::string& it, int ahead,
   for (int i = 0; i < loads(o); ++i) {
     const int lines_on = at.slice * o.slice_lines() + i * lines_apart(o);
     std::string value;
-    if (o.group < 8) {
+    if (unpacks(o)) {
+      const bool of_second = paired() && lines_on >= shape_.columns;
+      value = fmt::format("${}(b_blocks{}_{} + (min({}, {}u) * {}u + b_vector) / 4u, b_part)",
+                          of_second ? "words_of_second" : "words_of_b", at.slice, i, at.chunk, chunks - 1, o.vectors);
+    } else if (o.group < 8) {
       const std::string row = fmt::format("{}_line + {}u", n, lines_on);
       value = o.along_k ? fmt::format("$eight_{0}({0}_batch, {1} + {2}, {3} * {4}u + {0}_vector * 8u)", n,
                                       n == 'a' ? "row0" : "column0", row, at.chunk, o.chunk_k())
@@ -221,6 +245,7 @@ void MatrixWriter::store(const StagedMatrix& o, int ahead, int set) {
       const int on =
           at.buffer * o.size() + half * o.half_size() + (at.slice * o.slice_lines() + i * lines_apart(o)) * o.pitch();
       std::string eight = fmt::format("{}_next{}_{}", o.name, set, half * loads(o) + i);
+      if (unpacks(o)) eight = fmt::format("$halves_of_b({}, b_part)", eight);
       if (scales_in_staging()) eight = fmt::format("$halves_of({}, {})", eight, scales(o, at.slice, i));
       const std::string text = fmt::format("$staged[{}_staged + {}u] = {};", o.name, on, eight);
       line(all < tile_.threads() ? fmt::format("if (thread < {}u) {{ {} }}", all, text) : text);

@@ -120,11 +120,14 @@ int staged_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_k, int hal
   return 16 * std::max(results, operands);
 }
 
+bool has_whole_steps(const MatrixTile& tile, Extent k) {
+  return k % (Extent{tile.depth} * tile.turn) == 0 && k % (tile.buffers == 1 ? tile.depth : tile.chunk_b) == 0;
+}
+
 bool suits_pair(const MatrixTile& tile, const kernel::MatmulKernel& kernel) {
   const int chunk = tile.buffers == 1 ? tile.depth : tile.chunk_b;
   return follows_k(kernel.b_view.transposed()) && kernel.n % (tile.columns / 2) == 0 &&
-         kernel.k % (Extent{tile.depth} * tile.turn) == 0 && kernel.k % chunk == 0 &&
-         tile.columns / 2 % (tile.threads() / (chunk / 8)) == 0;
+         has_whole_steps(tile, kernel.k) && tile.columns / 2 % (tile.threads() / (chunk / 8)) == 0;
 }
 
 double estimate(const MatrixTile& tile, int split, const kernel::MatmulKernel& kernel, const DeviceProfile& device) {

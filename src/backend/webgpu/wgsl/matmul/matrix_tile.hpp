@@ -67,6 +67,9 @@ inline int workgroup_bytes(const MatrixTile& tile, bool a_along_k, bool b_along_
 /// layouts.
 bool fits(const MatrixTile& tile, bool a_along_k, bool b_along_k, const Limits& limits);
 
+/// Whether steps of the tile are whole, with chunks of B along k.
+bool has_whole_steps(const MatrixTile& tile, Extent k);
+
 /// Whether the tile can have columns of two products, half of each (ScaledOperands::second_b): operands whose neighbours follow k,
 /// in eights, and whole tiles.
 bool suits_pair(const MatrixTile& tile, const kernel::MatmulKernel& kernel);

@@ -14,9 +14,11 @@ using kernel::MatmulKernel;
 
 MatrixWriter::MatrixWriter(const MatmulKernel& kernel, const MatrixTile& tile, int split, const Target& target,
                            Scratch& scratch, Rendered& rendered, const ScaledOperands* scaled, const RowGroups* groups)
-    : ProductWriter(kernel, groups,
-                    {tile.rows, scaled && scaled->second_b ? tile.columns / 2 : tile.columns, tile.depth}, split,
-                    tile.turn, target, scratch, rendered),
+    : ProductWriter(
+          kernel, groups,
+          {tile.rows, scaled && (scaled->second_b || scaled->packed_second_b) ? tile.columns / 2 : tile.columns,
+           tile.depth},
+          split, tile.turn, target, scratch, rendered),
       tile_(tile),
       scaled_(scaled) {}
 
@@ -24,11 +26,7 @@ void MatrixWriter::render() {
   Bindings bindings(target_, kernel_.name);
   a_ = stage('a', kernel_.a, kernel_.a_view, rows_of_a(), tile_.rows, bindings);
   b_ = stage('b', kernel_.b, kernel_.b_view.transposed(), kernel_.n, tile_.columns, bindings);
-  if (paired()) {
-    second_b_ = bindings.add(*scaled_->second_b, false);
-    bindings.want_eights(second_b_);
-    steps_of_u_ = scaled_->steps_of_first;
-  }
+  if (paired()) bind_second_b(bindings);
   if (scaled_) {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
@@ -40,12 +38,13 @@ void MatrixWriter::render() {
 
   ShaderPieces shader{.threads = tile_.threads(), .matrices = true};
   for (StagedMatrix* o : {&a_, &b_}) {
+    if (unpacks(*o)) continue;
     if (o->group == 8 && !bindings.has_eights(o->handle)) o->group = 1;
     if (o->group == 4 && !bindings.has_vectors(o->handle)) o->group = 1;
     o->batch_at = Index(o->view.at.batch, {{{"b", kernel_.batch}}, -1}).offset(bindings.base(o->handle));
     if (o->group < 8) shader.functions.push_back(load_function(*o, bindings));
   }
-  if (paired() && (b_.group < 8 || !bindings.has_eights(second_b_)))
+  if (paired() && !scaled_->packed_b && (b_.group < 8 || !bindings.has_eights(second_b_)))
     throw InternalError("webgpu: the weights of a gated unit are not bound in eights");
   shader.share("staged", "vec4<u32>", staged_bytes(tile_, a_.along_k, b_.along_k, a_.halves) / 16);
   declare_groups(shader, bindings);
@@ -55,6 +54,7 @@ void MatrixWriter::render() {
     shader.functions.push_back(rescale_function());
   }
   if (scales_in_staging()) shader.functions.push_back(halves_function());
+  if (unpacks(b_)) declare_packed(shader, bindings);
 
   write_tile_place();
   write_place();
@@ -78,6 +78,20 @@ void MatrixWriter::render() {
   }
   write_results();
   add_dispatches(std::move(shader), bindings, ".matrices");
+}
+
+void MatrixWriter::bind_second_b(Bindings& bindings) {
+  steps_of_u_ = scaled_->steps_of_first;
+  second_b_ = bindings.add(scaled_->packed_b ? scaled_->packed_second_b->words : *scaled_->second_b, false);
+  if (!scaled_->packed_b) bindings.want_eights(second_b_);
+}
+
+void MatrixWriter::declare_packed(ShaderPieces& shader, const Bindings& bindings) {
+  shader.functions.push_back(scaled_->packed_b->words_function("words_of_b", b_.handle, kernel_.k, bindings));
+  if (paired())
+    shader.functions.push_back(
+        scaled_->packed_second_b->words_function("words_of_second", second_b_, kernel_.k, bindings));
+  shader.functions.push_back(scaled_->packed_b->halves_function("halves_of_b", helpers_));
 }
 
 // The results that this subgroup computes, in the workgroup's tile.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/webgpu/wgsl/matmul/matrix_tile.hpp"
+#include "backend/webgpu/wgsl/matmul/packed_operand.hpp"
 #include "backend/webgpu/wgsl/matmul/product_writer.hpp"
 
 namespace weft::webgpu {
@@ -51,6 +52,8 @@ struct ScaledOperands {
   /// together with a split, and only where suits_pair says so.
   std::optional<kernel::Operand> second_b = {};
   std::size_t steps_of_first = 0;  // GatedPair's
+  /// B and that second B in blocks, in place of operands of halves. Neighbours follow k, and tiles have whole steps of it.
+  std::optional<PackedOperand> packed_b = {}, packed_second_b = {};
 };
 
 class MatrixWriter : ProductWriter {
@@ -81,6 +84,7 @@ class MatrixWriter : ProductWriter {
   void write_place();
   void write_exponents(const Bindings& bindings);
   void write_bases(const StagedMatrix& o);
+  void write_packed_rows(const StagedMatrix& o);
   void write_scales(const StagedMatrix& o);
   void write_fragments();
   void load(const StagedMatrix& o, const std::string& it, int ahead, int set, const Bindings& bindings);
@@ -97,7 +101,10 @@ class MatrixWriter : ProductWriter {
   void write_results();
 
   bool together() const { return scaled_ && scaled_->together; }
-  bool paired() const { return scaled_ && scaled_->second_b; }
+  bool paired() const { return scaled_ && (scaled_->second_b || scaled_->packed_second_b); }
+  bool unpacks(const StagedMatrix& o) const { return o.name == 'b' && scaled_ && scaled_->packed_b; }
+  void bind_second_b(Bindings& bindings);
+  void declare_packed(ShaderPieces& shader, const Bindings& bindings);
   bool scales_in_staging() const { return scaled_ && scaled_->staged; }
   std::string stored_at(const StagedMatrix& o, const std::string& at, Extent part) const;
   ShaderPieces::Function rescale_function() const;

@@ -15,8 +15,8 @@ using kernel::MatmulKernel;
 using kernel::Step;
 using kernel::StepKind;
 
-ProductWriter::ProductWriter(const MatmulKernel& kernel, const RowGroups* groups, const TileShape& shape,
-                             int split, int turn, const Target& target, Scratch& scratch, Rendered& rendered)
+ProductWriter::ProductWriter(const MatmulKernel& kernel, const RowGroups* groups, const TileShape& shape, int split,
+                             int turn, const Target& target, Scratch& scratch, Rendered& rendered)
     : kernel_(kernel),
       groups_(groups),
       shape_(shape),

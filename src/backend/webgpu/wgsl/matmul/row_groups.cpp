@@ -92,8 +92,7 @@ RowGroups::RowGroups(Extent rows_of_c, Extent groups_in_all, int rows_of_tile, E
 void declare_row_groups(const RowGroups& groups, int order, const Bindings& bindings, ShaderPieces& shader) {
   const std::string entry = bindings.load(order, fmt::format("at + {}u", bindings.base(order)));
   shader.functions.push_back({"slot_entry", fmt::format("(at: u32) -> u32 {{ return {}; }}\n", entry)});
-  const std::string row =
-      fmt::format("min($slot_entry(slot) & {}u, {}u)", ~RowGroups::kOfNoGroup, groups.rows - 1);
+  const std::string row = fmt::format("min($slot_entry(slot) & {}u, {}u)", ~RowGroups::kOfNoGroup, groups.rows - 1);
   shader.functions.push_back(
       {"row_at", fmt::format("(slot: u32) -> u32 {{ return {}; }}\n", divided(row, groups.share))});
   shader.share("shared_group", "u32", 1);

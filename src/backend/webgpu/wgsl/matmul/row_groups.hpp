@@ -16,9 +16,9 @@ struct RowGroups {
   RowGroups(Extent rows_of_c, Extent groups_in_all, int rows_of_tile, Extent rows_of_c_together, Scratch& scratch);
 
   Extent rows = 0, groups = 0;
-  int tile = 0;      // slots
-  Extent share = 1;  // row i of C is of row i / share of A
-  Extent tiles = 0;  // the most that there can be
+  int tile = 0;                 // slots
+  Extent share = 1;             // row i of C is of row i / share of A
+  Extent tiles = 0;             // the most that there can be
   Extent first = 0, count = 0;  // the groups whose B a product has; others it leaves out
   kernel::Operand order;
 

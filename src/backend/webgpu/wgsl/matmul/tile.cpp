@@ -124,8 +124,7 @@ int choose_grouped_tile(Extent rows, Extent groups, Extent n, Extent k, const Ta
     const Tile& tile = kTiles[t];
     if (!fits(tile, target)) continue;
     const Extent m = rows_in_groups(rows, groups, tile.rows);
-    const double time =
-        target.unroll ? estimate(tile, 1, 1, m, n, k, target.profile) : software_estimate(tile, m, n);
+    const double time = target.unroll ? estimate(tile, 1, 1, m, n, k, target.profile) : software_estimate(tile, m, n);
     if (time < least * 0.999) {
       least = time;
       best = t;

@@ -148,9 +148,8 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
   for (int i = 0; i < loads(s); ++i) {
     const std::string target = fmt::format("{}_next{}", s.name, i);
     if (!s.plain() && s.vectors) {
-      const std::string k =
-          s.along_k ? fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name)
-                    : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
+      const std::string k = s.along_k ? fmt::format("({} * {}u + {}_vector * 4u)", step, tile_.depth, s.name)
+                                      : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
       const Extent last = s.along_k ? kernel_.k - 4 : kernel_.k - 1;
       const std::string at = guarded ? fmt::format("min({}, {}u)", k, last) : k;
       emit(fmt::format("{} = {};", target,
@@ -181,9 +180,8 @@ void TileWriter::write_loads(const StagedOperand& s, const std::string& step, co
     } else {
       std::string values;
       for (int e = 0; e < 4; ++e) {
-        const std::string k =
-            s.along_k ? fmt::format("({} * {}u + {}_vector * 4u + {}u)", step, tile_.depth, s.name, e)
-                      : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
+        const std::string k = s.along_k ? fmt::format("({} * {}u + {}_vector * 4u + {}u)", step, tile_.depth, s.name, e)
+                                        : fmt::format("({} + {}_line + {}u)", k_of(step), s.name, i * lines_apart(s));
         const std::string at = guarded ? fmt::format("min({}, {}u)", k, kernel_.k - 1) : k;
         if (!s.plain()) {
           const int place = s.along_k ? i : e;

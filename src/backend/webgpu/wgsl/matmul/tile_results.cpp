@@ -15,8 +15,8 @@ void TileWriter::write_results() {
     return write_results_in_loop();
   for (int r = 0; r < tile_.thread_rows; ++r)
     for (int h = 0; h < column_groups(); ++h) {
-      const std::string where = fmt::format("{}row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u",
-                                            finish_batch(), r / 4 * kPatchRows, r % 4, h * kPatchColumns);
+      const std::string where = fmt::format("{}row0 + (m0 + {}u) * 4u + {}u, column0 + (n0 + {}u) * 4u", finish_batch(),
+                                            r / 4 * kPatchRows, r % 4, h * kPatchColumns);
       if (wide()) {
         line(fmt::format("$finish({}, c{}_{});", where, r, h));
       } else {

@@ -51,8 +51,8 @@ void TileWriter::render() {
 // `k_first`, `k_last` and the steps between them. An end below an earlier one makes an empty range, and none is beyond k.
 void TileWriter::write_k_range(int ends, const Bindings& bindings) {
   const auto end_of = [&](const std::string& at) {
-    return fmt::format("u32(clamp({}, 0, {}))",
-                       bindings.load(ends, fmt::format("{} + {}u", at, bindings.base(ends))), kernel_.k);
+    return fmt::format("u32(clamp({}, 0, {}))", bindings.load(ends, fmt::format("{} + {}u", at, bindings.base(ends))),
+                       kernel_.k);
   };
   line("if (thread == 0u) { atomicStore(&$shared_first[0], 0u); }");
   line("workgroupBarrier();");

@@ -51,8 +51,8 @@ bool overwrites(const PackedMatmulKernel& first, const LoopKernel& first_epilogu
 
 std::optional<GatedPair> gated_pair(const PackedMatmulKernel& first, const PackedMatmulKernel& second,
                                     bool keeps_first) {
-  if (first.block_type != second.block_type || first.m != second.m || first.experts != second.experts || first.n != second.n || first.k != second.k ||
-      first.m * first.n == 0 || !same_rows(first, second))
+  if (first.block_type != second.block_type || first.m != second.m || first.experts != second.experts ||
+      first.n != second.n || first.k != second.k || first.m * first.n == 0 || !same_rows(first, second))
     return {};
   LoopKernel both = without_inner(first.epilogue), after = without_inner(second.epilogue);
   if (!reads_each_element(both, after) || overwrites(first, both, after)) return {};

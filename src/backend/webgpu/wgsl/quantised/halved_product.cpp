@@ -25,9 +25,8 @@ bool suits_halves(const PackedMatmulKernel& kernel, const kernel::LoopKernel& ep
                   const Target& target) {
   constexpr Extent kEight = 8;
   const std::size_t others = kernel.experts ? 3 : 2;
-  return !kernel.exact && !kernel.rows && become_halves(quant_form(kernel.block_type)) &&
-         kernel.a.type == DType::f32 && kernel.k % kEight == 0 && kernel.a_row % kEight == 0 &&
-         kernel.a.offset % kEight == 0 &&
+  return !kernel.exact && !kernel.rows && become_halves(quant_form(kernel.block_type)) && kernel.a.type == DType::f32 &&
+         kernel.k % kEight == 0 && kernel.a_row % kEight == 0 && kernel.a.offset % kEight == 0 &&
          others + matrices + epilogue.inputs.size() + epilogue.outputs.size() <= target.limits.storage_buffers;
 }
 
@@ -45,18 +44,25 @@ Operand weights_as_halves(const PackedMatmulKernel& kernel) {
   return {kernel.weights.buffer, DType::f16, kernel.weights.offset * 2, rows * column};
 }
 
+/// Whether weights become halves as they are staged: those of experts, which few tiles read.
+bool unpacks_in_tiles(const PackedMatmulKernel& kernel) {
+  return kernel.experts && PackedOperand::suits(kernel.block_type) && kernel.k % kQuantBlock == 0;
+}
+
 /// The product of halves; A and weights in blocks have no buffers yet. B has a batch for each expert whose weights are halves at once.
 kernel::MatmulKernel product_of_halves(const PackedMatmulKernel& kernel) {
   kernel::MatmulKernel halves{.name = kernel.name, .batch = 1, .m = kernel.m, .n = kernel.n, .k = kernel.k};
   halves.epilogue = kernel.epilogue;
   halves.b = weights_as_halves(kernel);
+  if (unpacks_in_tiles(kernel)) halves.b.count = kernel.rows_of_weights() * kernel.k;
   if (kernel.experts)
-    halves.batch = halves.b.buffer >= 0 ? kernel.experts->count : rows_at_once(kernel) / kernel.n;
+    halves.batch =
+        halves.b.buffer >= 0 || unpacks_in_tiles(kernel) ? kernel.experts->count : rows_at_once(kernel) / kernel.n;
   const Extent column = halves.b.count / (halves.batch * kernel.n);
   halves.a = {-1, DType::f16, 0, kernel.m * kernel.k};
   halves.a_view = kernel::matrix_view({{halves.batch}, {0}, 0, {}}, kernel.m, kernel.k, kernel.k, 1);
-  halves.b_view =
-      kernel::matrix_view({{halves.batch}, {halves.batch > 1 ? kernel.n * column : 0}, 0, {}}, kernel.k, 1, kernel.n, column);
+  halves.b_view = kernel::matrix_view({{halves.batch}, {halves.batch > 1 ? kernel.n * column : 0}, 0, {}}, kernel.k, 1,
+                                      kernel.n, column);
   return halves;
 }
 
@@ -81,7 +87,9 @@ const MatrixTile* choose_tile(const PackedMatmulKernel& kernel, const kernel::Ma
   const MatrixTile* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const MatrixTile& tile : matrix_tiles()) {
-    if (!fits(tile, true, true, target.limits) || (is_pair && !suits_pair(tile, halves))) continue;
+    if (!fits(tile, true, true, target.limits) || (is_pair && !suits_pair(tile, halves)) ||
+        (unpacks_in_tiles(kernel) && !has_whole_steps(tile, halves.k)))
+      continue;
     if (kernel.experts) whole.m = rows_in_groups(kernel.m, kernel.experts->count, tile.rows);
     const double time = estimate(tile, 1, whole, target.profile);
     if (time >= least) continue;
@@ -115,13 +123,24 @@ class HalvesRenderer {
     halves.a = scratch_.add(DType::f16, rows * kernel_.k);
     render_row_halves(kernel_.name, kernel_.a, kernel_.a_row, rows, kernel_.k, largest, halves.a, target_, rendered_,
                       groups ? &*groups : nullptr);
-    ScaledOperands scaled{
-        .largest_a = largest, .scaled_b = false, .padded = false, .steps_of_first = steps_of_first};
-    if (second_) scaled.second_b = weights_as_halves(*second_);
+    ScaledOperands scaled{.largest_a = largest, .scaled_b = false, .padded = false, .steps_of_first = steps_of_first};
+    const bool in_tiles = unpacks_in_tiles(kernel_);
+    if (in_tiles) {
+      const auto packed = [](const PackedMatmulKernel& k) {
+        const Extent words = quant_layout(quant_form(k.block_type), k.rows_of_weights(), k.k).words;
+        return PackedOperand{
+            k.block_type, {k.weights.buffer, DType::u32, k.weights.offset, words}, k.rows_of_weights()};
+      };
+      scaled.packed_b = packed(kernel_);
+      if (second_) scaled.packed_second_b = packed(*second_);
+    } else if (second_) {
+      scaled.second_b = weights_as_halves(*second_);
+    }
     const Extent all = groups ? groups->groups : 1;
     for (Extent first = 0; first < all; first += halves.batch) {
-      unpack_weights(kernel_, halves.b, first * kernel_.n, target_, scratch_, rendered_);
-      if (second_) unpack_weights(*second_, *scaled.second_b, first * kernel_.n, target_, scratch_, rendered_);
+      if (!in_tiles) unpack_weights(kernel_, halves.b, first * kernel_.n, target_, scratch_, rendered_);
+      if (second_ && !in_tiles)
+        unpack_weights(*second_, *scaled.second_b, first * kernel_.n, target_, scratch_, rendered_);
       if (groups) groups->first = first, groups->count = std::min(halves.batch, all - first);
       MatrixWriter(halves, tile_, split_, target_, scratch_, rendered_, &scaled, groups ? &*groups : nullptr).render();
     }

@@ -17,8 +17,8 @@ constexpr std::string_view kLargest = "32639";  // 127 * 256 + 127: the upper by
 bool RowsWriter::may_have_integers(const Target& target, const PackedMatmulKernel& kernel) {
   // Below, a row is rounded for too few columns.
   constexpr Extent kElementsMin = Extent{1} << 21;
-  return target.tested.integer_dots && target.subgroup_size >= 2 && !kernel.exact &&
-         kernel.k % kQuantBlock == 0 && kernel.n * kernel.k >= kElementsMin;
+  return target.tested.integer_dots && target.subgroup_size >= 2 && !kernel.exact && kernel.k % kQuantBlock == 0 &&
+         kernel.n * kernel.k >= kElementsMin;
 }
 
 bool RowsWriter::suits_integers(const PackedReader& reader) const {

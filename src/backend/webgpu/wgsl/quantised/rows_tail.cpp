@@ -48,7 +48,8 @@ RowsTail::RowsTail(const kernel::PackedMatmulKernel& product, const Target& targ
       teams_(RowsWriter::threads_of(target, product) / RowsWriter::lanes_of(target)) {
   const Extent count = product.m * product.n;
   epilogue_ = without_inner(product.epilogue);
-  if (product.m > kFewRows || product.experts || count == 0 || product.n % teams_ != 0 || epilogue_.stores.empty()) return;
+  if (product.m > kFewRows || product.experts || count == 0 || product.n % teams_ != 0 || epilogue_.stores.empty())
+    return;
   for (const kernel::Store& store : epilogue_.stores) {
     const auto run = run_of(epilogue_, store, count);
     if (!run || epilogue_.steps[static_cast<std::size_t>(store.value)].type != DType::f32) return;

@@ -37,8 +37,8 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   // A negative index is large as u32, so it is also outside.
   const std::string index = indices ? bindings.load(rows, fmt::format("t + {}u", bindings.base(rows))) : "";
   line(fmt::format("  let row = {};", indices     ? fmt::format("bitcast<u32>({})", index)
-                                              : first > 0 ? fmt::format("t + {}u", first)
-                                                          : "t"));
+                                      : first > 0 ? fmt::format("t + {}u", first)
+                                                  : "t"));
   line("  var v = vec4f();");
   line(fmt::format("  if (row < {}u) {{", n));
   body += reader.read("row", divided("e", reader.elements()), "", "      ");
