@@ -19,10 +19,9 @@ using kernel::PackedMatmulKernel;
 
 namespace {
 
-/// Whether each row of C reads its rows of W itself. Experts with a few rows each do.
+/// Whether each row of C reads its rows of W itself. Experts with about a row each do.
 bool has_few_rows(const PackedMatmulKernel& kernel) {
-  constexpr Extent kFewRowsOfExpert = 4;
-  return kernel.m <= (kernel.experts ? std::max(kFewRows, kFewRowsOfExpert * kernel.experts->count) : kFewRows);
+  return kernel.m <= (kernel.experts ? std::max(kFewRows, kernel.experts->count) : kFewRows);
 }
 
 /// Whether weights become f32 or f16 in scratch: all together, or those of some experts.

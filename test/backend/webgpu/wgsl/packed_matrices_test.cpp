@@ -252,6 +252,39 @@ TEST_F(WgslPackedMatricesTest, WhatIsNoGatedUnitStaysTwoProducts) {
   EXPECT_FALSE(is_pair([](GatedUnit& u) { u.first.kernel.n = u.second.kernel.n = 200; })) << "no whole tiles";
 }
 
+// Rows of weights of bf16 far outside of the range of f16.
+TEST_F(WgslPackedMatricesTest, WeightsOfBf16AreScaledRowByRow) {
+  std::mt19937 random(48);
+  const Extent m = 40, n = 40, k = 72;
+  PackedProduct p = packed_product(random, BlockType::bf16, m, n, k);
+  std::vector<std::byte> blocks;
+  for (std::size_t i = 0; i < p.weights.size(); ++i) {
+    const auto row = static_cast<Extent>(i) / k;
+    p.weights[i] = std::ldexp(p.weights[i], row % 3 == 0 ? 60 : row % 3 == 1 ? -70 : 0);
+  }
+  blocks.resize(bytes_for(BlockType::bf16, static_cast<std::uint64_t>(n * k), "test"));
+  quantise(BlockType::bf16, p.weights, blocks);
+  const std::vector<std::uint32_t> words = pack_quantised(BlockType::bf16, blocks, n, k);
+  p.buffers[1] = {DType::u32, reference::Values(words.begin(), words.end())};
+  std::fill(p.buffers[2].values.begin(), p.buffers[2].values.end(), 0.0);
+  Rendered rendered;
+  Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
+  ASSERT_TRUE(render_on_halves(p.kernel, running_matrix_gpu(), scratch, rendered));
+  const std::vector<double> got = results_of(rendered, p.buffers, has_real_matrices() ? nullptr : emulated)[3];
+  double worst = 0;
+  for (Extent i = 0; i < m; ++i)
+    for (Extent j = 0; j < n; ++j) {
+      double sum = 0, sizes = 0;
+      for (Extent e = 0; e < k; ++e) {
+        const double product = p.buffers[0].values[static_cast<std::size_t>(i * k + e)] *
+                               static_cast<double>(p.weights[static_cast<std::size_t>(j * k + e)]);
+        sum += product, sizes += std::abs(product);
+      }
+      worst = std::max(worst, std::abs(got[static_cast<std::size_t>(i * n + j)] - sum) / sizes);
+    }
+  EXPECT_LE(worst, 0x1p-10);
+}
+
 TEST_F(WgslPackedMatricesTest, ExactProductsAndWideTypesStayInF32) {
   std::mt19937 random(42);
   PackedProduct p = packed_product(random, BlockType::q8_0, 40, 40, 64);
@@ -262,7 +295,7 @@ TEST_F(WgslPackedMatricesTest, ExactProductsAndWideTypesStayInF32) {
   EXPECT_FALSE(render_on_halves(p.kernel, target, scratch, rendered));
   p.kernel.exact = false;
   EXPECT_FALSE(render_on_halves(p.kernel, kLargeGpu, scratch, rendered)) << "no matrices";
-  p.kernel.block_type = BlockType::bf16;
+  p.kernel.block_type = BlockType::f32;
   EXPECT_FALSE(render_on_halves(p.kernel, target, scratch, rendered));
   EXPECT_TRUE(rendered.dispatches.empty() && rendered.scratch_bytes.empty());
 }

@@ -30,6 +30,7 @@ void MatrixWriter::render() {
   if (scaled_) {
     largest_a_ = bindings.add(scaled_->largest_a, false);
     if (scaled_->scaled_b) largest_b_ = bindings.add(scaled_->largest_b, false);
+    if (scaled_->scaled_b && paired()) second_largest_b_ = bindings.add(scaled_->second_largest_b, false);
   }
   add_groups(bindings);
   const LoopKernel results = begin_results();
@@ -118,7 +119,10 @@ void MatrixWriter::write_exponents(const Bindings& bindings) {
   };
   write(largest_a_, 0, tile_.rows, "row0", rows_of_a(), scaled_->parts_a, scaled_->batched_a);
   if (scaled_->scaled_b)
-    write(largest_b_, tile_.rows, shape_.columns, "column0", kernel_.n, scaled_->parts_b, scaled_->batched_b);
+    for (const int handle : {largest_b_, second_largest_b_})
+      if (handle >= 0)
+        write(handle, tile_.rows + (handle == largest_b_ ? 0 : shape_.columns), shape_.columns, "column0", kernel_.n,
+              scaled_->parts_b, scaled_->batched_b);
   line("workgroupBarrier();");
 }
 
@@ -319,8 +323,8 @@ void MatrixWriter::write_results() {
     line("  let j = column0 + c * 4u;");
     if (scaled_) line("  results = $rescaled(row, c * 4u, results);");
     if (paired()) {
-      line(fmt::format("  let seconds = $rescaled(row, c * 4u, bitcast<vec4f>($staged[r * {}u + {}u + c]));", pitch,
-                       fours));
+      line(fmt::format("  let seconds = $rescaled(row, {}u + c * 4u, bitcast<vec4f>($staged[r * {}u + {}u + c]));",
+                       shape_.columns, pitch, fours));
       line(fmt::format("  $finish({}i, j, seconds, results);", finish_batch()));
     } else if (wide()) {
       line(fmt::format("  $finish({}i, j, results);", finish_batch()));

@@ -51,7 +51,8 @@ struct ScaledOperands {
   /// The B of a second product with the same A and size: the first half of a tile's columns is of B, the second of this. Not
   /// together with a split, and only where suits_pair says so.
   std::optional<kernel::Operand> second_b = {};
-  std::size_t steps_of_first = 0;  // GatedPair's
+  kernel::Operand second_largest_b = {};  // its largest sizes, if B is scaled
+  std::size_t steps_of_first = 0;         // GatedPair's
   /// B and that second B in blocks, in place of operands of halves. Neighbours follow k, and tiles have whole steps of it.
   std::optional<PackedOperand> packed_b = {}, packed_second_b = {};
 };
@@ -112,7 +113,7 @@ class MatrixWriter : ProductWriter {
   const MatrixTile& tile_;
   const ScaledOperands* scaled_;
   StagedMatrix a_, b_;
-  int largest_a_ = -1, largest_b_ = -1, second_b_ = -1;
+  int largest_a_ = -1, largest_b_ = -1, second_b_ = -1, second_largest_b_ = -1;
 };
 
 }  // namespace weft::webgpu

@@ -20,13 +20,20 @@ bool become_halves(const QuantForm& form) {
   return form.values == QuantValues::f16 || form.scales == QuantScales::half || form.scales == QuantScales::coded;
 }
 
+/// Whether halves of the weights are scaled, each row by a power of two: those of bf16, and of blocks whose scales have the range of f32.
+bool become_scaled_halves(const QuantForm& form) {
+  return form.values == QuantValues::bf16 || form.scales == QuantScales::single;
+}
+
 /// Whether A may become halves, and W is or becomes halves, with so many bindings of the epilogue and `matrices` of weights.
 bool suits_halves(const PackedMatmulKernel& kernel, const kernel::LoopKernel& epilogue, std::size_t matrices,
                   const Target& target) {
   constexpr Extent kEight = 8;
-  const std::size_t others = kernel.experts ? 3 : 2;
-  return !kernel.exact && !kernel.rows && become_halves(quant_form(kernel.block_type)) && kernel.a.type == DType::f32 &&
-         kernel.k % kEight == 0 && kernel.a_row % kEight == 0 && kernel.a.offset % kEight == 0 &&
+  const QuantForm form = quant_form(kernel.block_type);
+  const std::size_t others = (kernel.experts ? 3 : 2) + (become_scaled_halves(form) ? matrices : 0);
+  return !kernel.exact && !kernel.rows && (become_halves(form) || become_scaled_halves(form)) &&
+         kernel.a.type == DType::f32 && kernel.k % kEight == 0 && kernel.a_row % kEight == 0 &&
+         kernel.a.offset % kEight == 0 &&
          others + matrices + epilogue.inputs.size() + epilogue.outputs.size() <= target.limits.storage_buffers;
 }
 
@@ -44,9 +51,11 @@ Operand weights_as_halves(const PackedMatmulKernel& kernel) {
   return {kernel.weights.buffer, DType::f16, kernel.weights.offset * 2, rows * column};
 }
 
-/// Whether weights become halves as they are staged: those of experts, which few tiles read.
+/// Whether weights become halves as they are staged: where few tiles read them. Measured on an H100 with 8B's shapes.
 bool unpacks_in_tiles(const PackedMatmulKernel& kernel) {
-  return kernel.experts && PackedOperand::suits(kernel.block_type) && kernel.k % kQuantBlock == 0;
+  constexpr Extent kRowsMax = 64, kElementsMin = Extent{1} << 22;
+  const bool is_read_by_few = kernel.experts || (kernel.m <= kRowsMax && kernel.n * kernel.k >= kElementsMin);
+  return is_read_by_few && PackedOperand::suits(kernel.block_type) && kernel.k % kQuantBlock == 0;
 }
 
 /// The product of halves; A and weights in blocks have no buffers yet. B has a batch for each expert whose weights are halves at once.
@@ -67,34 +76,56 @@ kernel::MatmulKernel product_of_halves(const PackedMatmulKernel& kernel) {
 }
 
 /// Weights in blocks as halves in scratch, which `halves` gets when it has none: all, or as many as it holds, from row `first` on.
-void unpack_weights(const PackedMatmulKernel& kernel, Operand& halves, Extent first, const Target& target,
-                    Scratch& scratch, Rendered& rendered) {
-  if (quant_form(kernel.block_type).values == QuantValues::f16) return;
-  if (halves.buffer < 0) halves = scratch.add(DType::f16, halves.count);
-  const Extent rows = std::min(halves.count / kernel.k, kernel.rows_of_weights() - first);
-  rendered.dispatches.push_back(unpack(kernel.name + ".unpack", kernel.block_type, kernel.weights,
-                                       kernel.rows_of_weights(), kernel.k, nullptr, halves, rows, target, first));
+/// `largest`: the largest size in each of these rows, if they are scaled.
+void unpack_weights(const PackedMatmulKernel& kernel, Operand& halves, Operand& largest, Extent first,
+                    const Target& target, Scratch& scratch, Rendered& rendered) {
+  const QuantForm form = quant_form(kernel.block_type);
+  if (form.values == QuantValues::f16) return;
+  if (halves.buffer < 0) {
+    halves = scratch.add(DType::f16, halves.count);
+    if (become_scaled_halves(form)) largest = scratch.add(DType::f32, halves.count / kernel.k);
+  }
+  const Extent all = kernel.rows_of_weights(), rows = std::min(halves.count / kernel.k, all - first);
+  const std::string name = kernel.name + ".unpack";
+  rendered.dispatches.push_back(
+      become_scaled_halves(form)
+          ? unpack_scaled(name, kernel.block_type, kernel.weights, all, kernel.k, largest, halves, rows, target, first)
+          : unpack(name, kernel.block_type, kernel.weights, all, kernel.k, nullptr, halves, rows, target, first));
 }
 
-/// The tile with the least estimated time for a product, or for a pair with columns of both, which are halves of whole tiles; or
-/// null.
-const MatrixTile* choose_tile(const PackedMatmulKernel& kernel, const kernel::MatmulKernel& halves, bool is_pair,
-                              const Target& target) {
-  if (!target.matrices() || !suits_matrices(halves)) return nullptr;
+struct Choice {
+  const MatrixTile* tile = nullptr;  // null: none suits
+  int split = 1;
+};
+
+/// The tile and split with the least estimated time for a product, or for a pair with columns of both, which are halves of whole tiles.
+/// Neither pairs nor products of experts are split.
+Choice choose(const PackedMatmulKernel& kernel, const kernel::MatmulKernel& halves, bool is_pair,
+              const Target& target) {
+  if (!target.matrices() || !suits_matrices(halves)) return {};
+  const bool in_tiles = unpacks_in_tiles(kernel), is_split = !kernel.experts && !is_pair;
+  if (is_split && !in_tiles) {
+    const auto choice = choose_matrix_tile(halves, target);
+    return choice ? Choice{&matrix_tiles()[static_cast<std::size_t>(choice->tile)], choice->split} : Choice{};
+  }
   kernel::MatmulKernel whole = halves;
   whole.batch = 1;
   if (is_pair) whole.n *= 2;
-  const MatrixTile* best = nullptr;
+  Choice best;
   double least = std::numeric_limits<double>::infinity();
   for (const MatrixTile& tile : matrix_tiles()) {
     if (!fits(tile, true, true, target.limits) || (is_pair && !suits_pair(tile, halves)) ||
-        (unpacks_in_tiles(kernel) && !has_whole_steps(tile, halves.k)))
+        (in_tiles && !has_whole_steps(tile, halves.k)))
       continue;
     if (kernel.experts) whole.m = rows_in_groups(kernel.m, kernel.experts->count, tile.rows);
-    const double time = estimate(tile, 1, whole, target.profile);
-    if (time >= least) continue;
-    least = time;
-    best = &tile;
+    const Extent turns = halves.k / (Extent{tile.depth} * tile.turn),
+                 most = is_split ? std::clamp<Extent>(turns / 2, 1, 64) : 1;
+    for (int split = 1; split <= most && split_fits(1, whole.m, whole.n, split, target); ++split) {
+      const double time = estimate(tile, split, whole, target.profile);
+      if (time >= least * 0.999) continue;
+      least = time;
+      best = {&tile, split};
+    }
   }
   return best;
 }
@@ -123,7 +154,11 @@ class HalvesRenderer {
     halves.a = scratch_.add(DType::f16, rows * kernel_.k);
     render_row_halves(kernel_.name, kernel_.a, kernel_.a_row, rows, kernel_.k, largest, halves.a, target_, rendered_,
                       groups ? &*groups : nullptr);
-    ScaledOperands scaled{.largest_a = largest, .scaled_b = false, .padded = false, .steps_of_first = steps_of_first};
+    ScaledOperands scaled{.largest_a = largest,
+                          .batched_b = halves.batch > 1,
+                          .scaled_b = become_scaled_halves(quant_form(kernel_.block_type)),
+                          .padded = false,
+                          .steps_of_first = steps_of_first};
     const bool in_tiles = unpacks_in_tiles(kernel_);
     if (in_tiles) {
       const auto packed = [](const PackedMatmulKernel& k) {
@@ -138,9 +173,11 @@ class HalvesRenderer {
     }
     const Extent all = groups ? groups->groups : 1;
     for (Extent first = 0; first < all; first += halves.batch) {
-      if (!in_tiles) unpack_weights(kernel_, halves.b, first * kernel_.n, target_, scratch_, rendered_);
+      if (!in_tiles)
+        unpack_weights(kernel_, halves.b, scaled.largest_b, first * kernel_.n, target_, scratch_, rendered_);
       if (second_ && !in_tiles)
-        unpack_weights(*second_, *scaled.second_b, first * kernel_.n, target_, scratch_, rendered_);
+        unpack_weights(*second_, *scaled.second_b, scaled.second_largest_b, first * kernel_.n, target_, scratch_,
+                       rendered_);
       if (groups) groups->first = first, groups->count = std::min(halves.batch, all - first);
       MatrixWriter(halves, tile_, split_, target_, scratch_, rendered_, &scaled, groups ? &*groups : nullptr).render();
     }
@@ -161,16 +198,9 @@ class HalvesRenderer {
 bool render_on_halves(const PackedMatmulKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   if (!suits_halves(kernel, kernel.epilogue, 1, target)) return false;
   const kernel::MatmulKernel halves = product_of_halves(kernel);
-  const MatrixTile* tile = nullptr;
-  int split = 1;
-  if (kernel.experts) {
-    tile = choose_tile(kernel, halves, false, target);
-  } else if (const auto choice = choose_matrix_tile(halves, target)) {
-    tile = &matrix_tiles()[static_cast<std::size_t>(choice->tile)];
-    split = choice->split;
-  }
-  if (!tile) return false;
-  HalvesRenderer(kernel, nullptr, *tile, split, target, scratch, rendered).render(halves, 0);
+  const Choice choice = choose(kernel, halves, false, target);
+  if (!choice.tile) return false;
+  HalvesRenderer(kernel, nullptr, *choice.tile, choice.split, target, scratch, rendered).render(halves, 0);
   return true;
 }
 
@@ -180,7 +210,7 @@ bool render_pair_on_halves(const PackedMatmulKernel& first, const PackedMatmulKe
   kernel::MatmulKernel halves = product_of_halves(first);
   halves.name = first.name + " + " + second.name;
   halves.epilogue = pair.epilogue;
-  const MatrixTile* tile = choose_tile(first, halves, true, target);
+  const MatrixTile* tile = choose(first, halves, true, target).tile;
   if (!tile || halves.b.offset % 8 != 0 || weights_as_halves(second).offset % 8 != 0) return false;
   HalvesRenderer(first, &second, *tile, 1, target, scratch, rendered).render(halves, pair.steps_of_first);
   return true;

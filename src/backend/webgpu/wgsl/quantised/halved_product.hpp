@@ -12,8 +12,8 @@ namespace weft::webgpu {
 inline constexpr Extent kUnpackedMax = Extent{1} << 28;  // elements of scratch for unpacked weights
 
 /// Appends the dispatches of a product whose rows of A may be rounded (PackedMatmulKernel::exact): A becomes halves, scaled row
-/// by row, and W becomes halves, or is read as it is where it is of f16. False if the device has no matrices, or the weights
-/// may lie outside the range of f16.
+/// by row. W becomes halves, scaled too where it may lie outside the range of f16, or is read as it is where it is of f16. False
+/// if the device has no matrices, and for weights of f32.
 bool render_on_halves(const kernel::PackedMatmulKernel& kernel, const Target& target, Scratch& scratch,
                       Rendered& rendered);
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 
 namespace weft::webgpu {
@@ -63,6 +64,58 @@ RenderedDispatch unpack(const std::string& name, BlockType type, const Operand& 
   line("}");
   ShaderPieces shader{.threads = kUnpackThreads, .helpers = std::move(helpers), .body = std::move(body)};
   reader.declare(shader);
+  return dispatch_of(name, std::move(shader), bindings, groups, target);
+}
+
+RenderedDispatch unpack_scaled(const std::string& name, BlockType type, const Operand& words, Extent n, Extent k,
+                               const Operand& largest, const Operand& out, Extent count, const Target& target,
+                               Extent first) {
+  constexpr int kLanes = 16, kRows = kUnpackThreads / kLanes;  // threads of a row, and rows of a workgroup
+  Bindings bindings(target, name);
+  const PackedReader reader(type, words, n, k, bindings);
+  const int sizes = bindings.add(largest, true), to = bindings.add(out, true);
+  bindings.want_vectors(to);
+  bindings.resolve();
+  Helpers helpers;
+  std::string body;
+  const auto line = [&](const std::string& text) { body += "  " + text + "\n"; };
+  const auto each_four = [&](const std::string& work) {
+    // Neighbours store neighbours; several threads read the same unit.
+    line(fmt::format("for (var e = lane * 4u; e < {}u; e += {}u) {{", k, 4 * kLanes));
+    body += reader.read("row", divided("e", reader.elements()), "", "    ");
+    line(fmt::format("  let c = {} >> 2u;", modulo("e", reader.elements())));
+    line("  var four = $chunk(q, high, c);");
+    if (reader.has_scales()) {
+      line(fmt::format("  let f = {};", reader.scale("", "c")));
+      line("  four = four * f.x + f.y;");
+    }
+    line("  " + work);
+    line("}");
+  };
+  line(fmt::format("let lane = thread % {}u;", kLanes));
+  line(fmt::format("let number = group * {}u + thread / {}u;", kRows, kLanes));
+  line(fmt::format("let row = min(number, {}u) + {}u;", count - 1, first));
+  // Sizes are compared as bits, so that NaN is the largest.
+  line("var most = vec4<u32>();");
+  each_four("most = max(most, bitcast<vec4<u32>>(four) & vec4<u32>(0x7fffffffu));");
+  line("$sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));");
+  line("workgroupBarrier();");
+  line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", kLanes / 2));
+  line("  if (lane < distance) { $sizes[thread] = max($sizes[thread], $sizes[thread + distance]); }");
+  line("  workgroupBarrier();");
+  line("}");
+  line(fmt::format("if (number >= {}u) {{ return; }}", count));
+  line("let size = bitcast<f32>($sizes[thread - lane]);");
+  line(fmt::format("if (lane == 0u) {{ {} }}",
+                   bindings.store(sizes, fmt::format("number + {}u", bindings.base(sizes)), "size")));
+  line(fmt::format("let scale = bitcast<f32>((127 + {}) << 23u);", scale_exponent("size")));
+  each_four(fmt::format(
+      "let x = four * scale; {0}[(number * {1}u + e + {2}u) / 4u] = vec2<u32>({3}(x.x, x.y), {3}(x.z, x.w));",
+      bindings.array_of(to), k, bindings.base(to), helpers.use("halves_from_f32")));
+  ShaderPieces shader{.threads = kUnpackThreads, .helpers = std::move(helpers), .body = std::move(body)};
+  shader.share("sizes", "u32", kUnpackThreads);
+  reader.declare(shader);
+  const auto groups = static_cast<std::uint64_t>(divide_up(count, Extent{kRows}));
   return dispatch_of(name, std::move(shader), bindings, groups, target);
 }
 
