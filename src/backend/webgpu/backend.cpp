@@ -21,6 +21,7 @@
 #include "backend/webgpu/tested_facts.hpp"
 #include "backend/webgpu/wgsl/quantised.hpp"
 #include "base/background.hpp"
+#include "graph/cache.hpp"
 #include "graph/recurrence.hpp"
 #include "tensor/element.hpp"
 #include "weft/error.hpp"
@@ -182,6 +183,10 @@ bool needs_facts(const kernel::Plan& plan) {
     const auto* product = std::get_if<kernel::MatmulKernel>(&kernel);
     found |= product && (product->precision != ProductPrecision::exact || product->a.type == DType::bf16 ||
                          product->b.type == DType::bf16 || element(product->a.type).bits == 8);
+    const auto* packed = std::get_if<kernel::PackedMatmulKernel>(&kernel);
+    found |= packed && !packed->exact && packed->m > kFewRows;  // its rows may become halves
+    const auto* call = std::get_if<kernel::CallKernel>(&kernel);
+    found |= call && call->op == &graph::cache_attention_row();
     const auto* attention = std::get_if<kernel::AttentionKernel>(&kernel);
     found |= attention && attention->q.operand.type == DType::bf16;
     kernel::visit_operands(kernel, [&](const kernel::Operand& operand, bool) { found |= operand.type == DType::f16; });
