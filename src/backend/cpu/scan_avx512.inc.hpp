@@ -18,6 +18,7 @@ namespace {
 template <class Op>
 struct RunningFloats {
   static constexpr std::int64_t kBlock = 32;
+  static constexpr int kBeside = 4;  // blocks
   static constexpr bool kIsProduct = std::is_same_v<Op, RunningProduct>;
 
   /// Lane i of the first half is at element `first` + 4 i of a block, and lane i of the second half one later.
@@ -38,7 +39,11 @@ struct RunningFloats {
     }
     return _mm512_load_si512(at);
   }
-  static __m512d combine(__m512d a, __m512d b) { return Op::combine(a, b); }
+  /// a * 1 + b or a * b - 0, with the bits of the sum or the product. Additions alone share their units with the conversions, where
+  /// some processors have others for products.
+  static __m512d combine(__m512d a, __m512d b) {
+    return kIsProduct ? _mm512_fmadd_pd(a, b, _mm512_set1_pd(-0.0)) : _mm512_fmadd_pd(a, _mm512_set1_pd(1), b);
+  }
   /// The lanes `count` further up, below the identity.
   template <int count>
   static __m512d up(__m512d x) {
@@ -50,13 +55,102 @@ struct RunningFloats {
   static __m512 narrow(__m512d low, __m512d high) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high), 1);
   }
+  /// How far the bits of |x| are above those of 2^-30.
+  static __m512i above_least(__m512 x) {
+    const __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+    return _mm512_sub_epi32(bits, _mm512_set1_epi32((127 - 30) << 23));
+  }
+  static bool are_below_most(__m512i above) {
+    return _mm512_cmple_epu32_mask(above, _mm512_set1_epi32(60 << 23)) == 0xffff;
+  }
   /// Whether no product of a block's numbers leaves the range of a double: they are zero, or between 2^-30 and 2^30.
   static bool is_moderate(__m512 x) {
-    const __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
-    const __m512i above = _mm512_sub_epi32(bits, _mm512_set1_epi32((127 - 30) << 23));
-    return (_mm512_cmple_epu32_mask(above, _mm512_set1_epi32(60 << 23)) | _mm512_testn_epi32_mask(bits, bits)) ==
-           0xffff;
+    const __mmask16 is_zero = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_EQ_OQ);
+    return are_below_most(_mm512_mask_mov_epi32(above_least(x), is_zero, _mm512_setzero_si512()));
   }
+  template <int blocks>
+  static bool are_moderate(const __m512 (&x0)[blocks], const __m512 (&x1)[blocks]) {
+    __m512i above = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (int k = 0; k < blocks; ++k)
+      above = _mm512_max_epu32(above, _mm512_max_epu32(above_least(x0[k]), above_least(x1[k])));
+    if (are_below_most(above)) return true;
+    for (int k = 0; k < blocks; ++k)  // zeros are not often there
+      if (!is_moderate(x0[k]) || !is_moderate(x1[k])) return false;
+    return true;
+  }
+
+  /// Where elements of a block go, and where they come back from.
+  struct Places {
+    __m512i ab, cd, first, second;
+    explicit Places(bool reverse)
+        : ab(apart(0, reverse)), cd(apart(2, reverse)), first(together(0, reverse)), second(together(16, reverse)) {}
+  };
+
+  /// Blocks in the order of the scan. Each step is made for all of them before the next one: those of one block wait for each other,
+  /// and would fill the queues of the processor meanwhile.
+  template <int blocks>
+  struct Blocks {
+    __m512d a[blocks], b[blocks], c[blocks], d[blocks], lanes[blocks];
+
+    template <bool reverse>
+    static std::int64_t place(int block) {
+      return (reverse ? blocks - 1 - block : block) * kBlock;
+    }
+    /// False if products may leave the range of a double.
+    template <bool reverse>
+    bool read(const float* x, const Places& places) {
+      __m512 x0[blocks], x1[blocks];
+#pragma GCC unroll 4
+      for (int k = 0; k < blocks; ++k)
+        x0[k] = _mm512_loadu_ps(x + place<reverse>(k)), x1[k] = _mm512_loadu_ps(x + place<reverse>(k) + 16);
+      if constexpr (kIsProduct)
+        if (!are_moderate(x0, x1)) return false;
+#pragma GCC unroll 4
+      for (int k = 0; k < blocks; ++k) {
+        const __m512 ab = _mm512_permutex2var_ps(x0[k], places.ab, x1[k]),
+                     cd = _mm512_permutex2var_ps(x0[k], places.cd, x1[k]);
+        a[k] = low(ab), b[k] = high(ab), c[k] = low(cd), d[k] = high(cd);
+      }
+      const auto each = [&](auto step) {
+#pragma GCC unroll 4
+        for (int k = 0; k < blocks; ++k) step(k);
+      };
+      each([&](int k) { b[k] = combine(a[k], b[k]); });
+      each([&](int k) { c[k] = combine(b[k], c[k]); });
+      each([&](int k) { d[k] = combine(c[k], d[k]); });
+      each([&](int k) { lanes[k] = combine(up<1>(d[k]), d[k]); });
+      each([&](int k) { lanes[k] = combine(up<2>(lanes[k]), lanes[k]); });
+      each([&](int k) { lanes[k] = combine(up<4>(lanes[k]), lanes[k]); });
+      return true;
+    }
+    /// The total after the blocks.
+    template <bool exclusive, bool reverse>
+    __m512d write(__m512d before, float* y, const Places& places, bool streams) const {
+      const __m512i last = _mm512_set1_epi64(7);
+      __m512 y0[blocks], y1[blocks];
+#pragma GCC unroll 4
+      for (int k = 0; k < blocks; ++k) {
+        const __m512d base = combine(before, up<1>(lanes[k]));
+        before = combine(before, _mm512_permutexvar_pd(last, lanes[k]));
+        const __m512d ya = exclusive ? base : combine(base, a[k]), yb = combine(base, exclusive ? a[k] : b[k]);
+        const __m512d yc = combine(base, exclusive ? b[k] : c[k]), yd = combine(base, exclusive ? c[k] : d[k]);
+        const __m512 yab = narrow(ya, yb), ycd = narrow(yc, yd);
+        y0[k] = _mm512_permutex2var_ps(yab, places.first, ycd);
+        y1[k] = _mm512_permutex2var_ps(yab, places.second, ycd);
+      }
+      // Behind one branch for all: the compiler would move the steps of a block behind the branch of the one before it.
+      const auto put = [&](auto store) {
+#pragma GCC unroll 4
+        for (int k = 0; k < blocks; ++k) store(y + place<reverse>(k), y0[k]), store(y + place<reverse>(k) + 16, y1[k]);
+      };
+      if (streams)
+        put([](float* to, __m512 v) { _mm512_stream_ps(to, v); });
+      else
+        put([](float* to, __m512 v) { _mm512_storeu_ps(to, v); });
+      return before;
+    }
+  };
 
   template <bool exclusive, bool reverse>
   static double one_by_one(const float* x, float* y, std::int64_t begin, std::int64_t end, std::int64_t count,
@@ -83,39 +177,28 @@ struct RunningFloats {
       i = head < count ? head : count;
       *total = one_by_one<exclusive, reverse>(x, y, 0, i, count, *total);
     }
-    const __m512i ab = apart(0, reverse), cd = apart(2, reverse);
-    const __m512i first = together(0, reverse), second = together(16, reverse), last = _mm512_set1_epi64(7);
+    const Places places(reverse);
     __m512d before = _mm512_set1_pd(*total);
-    for (; i + kBlock <= count; i += kBlock) {
-      const std::int64_t at = reverse ? count - i - kBlock : i;
-      _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T1);
-      _mm_prefetch(reinterpret_cast<const char*>(next + at + 16), _MM_HINT_T1);
-      const __m512 x0 = _mm512_loadu_ps(x + at), x1 = _mm512_loadu_ps(x + at + 16);
-      if constexpr (kIsProduct) {
-        if (!is_moderate(x0) || !is_moderate(x1)) {
-          before = _mm512_set1_pd(one_by_one<exclusive, reverse>(x, y, i, i + kBlock, count, before[0]));
-          continue;
-        }
+    const auto blocks = [&]<int blocks>(std::integral_constant<int, blocks>) {
+      const std::int64_t size = blocks * kBlock, at = reverse ? count - i - size : i;
+      for (std::int64_t line = 0; line < size; line += 16)
+        _mm_prefetch(reinterpret_cast<const char*>(next + at + line), _MM_HINT_T1);
+      Blocks<blocks> some;
+      if (!some.template read<reverse>(x + at, places)) return false;
+      before = some.template write<exclusive, reverse>(before, y + at, places, streams);
+      i += size;
+      return true;
+    };
+    const auto one = [&] {
+      if (!blocks(std::integral_constant<int, 1>{})) {
+        before = _mm512_set1_pd(one_by_one<exclusive, reverse>(x, y, i, i + kBlock, count, before[0]));
+        i += kBlock;
       }
-      const __m512 xab = _mm512_permutex2var_ps(x0, ab, x1), xcd = _mm512_permutex2var_ps(x0, cd, x1);
-      const __m512d a = low(xab), b = combine(a, high(xab)), c = combine(b, low(xcd)), d = combine(c, high(xcd));
-      __m512d lanes = combine(up<1>(d), d);
-      lanes = combine(up<2>(lanes), lanes);
-      lanes = combine(up<4>(lanes), lanes);
-      const __m512d base = combine(before, up<1>(lanes));
-      const __m512d ya = exclusive ? base : combine(base, a), yb = combine(base, exclusive ? a : b);
-      const __m512d yc = combine(base, exclusive ? b : c), yd = combine(base, exclusive ? c : d);
-      before = combine(before, _mm512_permutexvar_pd(last, lanes));
-      const __m512 yab = narrow(ya, yb), ycd = narrow(yc, yd);
-      const __m512 y0 = _mm512_permutex2var_ps(yab, first, ycd), y1 = _mm512_permutex2var_ps(yab, second, ycd);
-      if (streams) {
-        _mm512_stream_ps(y + at, y0);
-        _mm512_stream_ps(y + at + 16, y1);
-      } else {
-        _mm512_storeu_ps(y + at, y0);
-        _mm512_storeu_ps(y + at + 16, y1);
-      }
-    }
+    };
+    while (i + kBeside * kBlock <= count)
+      if (!blocks(std::integral_constant<int, kBeside>{}))
+        for (int k = 0; k < kBeside; ++k) one();
+    while (i + kBlock <= count) one();
     *total = one_by_one<exclusive, reverse>(x, y, i, count, count, before[0]);
   }
 

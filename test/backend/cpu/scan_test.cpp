@@ -60,7 +60,7 @@ TEST(Scans, OfFloats) {
   std::normal_distribution<float> normal;
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (isa > best_isa()) continue;
-    for (const std::int64_t count : {0, 1, 7, 31, 32, 33, 64, 95, 200, 1000})
+    for (const std::int64_t count : {0, 1, 7, 31, 32, 33, 64, 95, 128, 159, 200, 300, 1000})
       for (int options = 0; options < 16; ++options)
         for (const std::int64_t shift : {0, 1, 15}) {
           const ScanCase c{(options & 1) != 0, (options & 2) != 0, (options & 4) != 0, (options & 8) != 0, shift};
@@ -78,6 +78,11 @@ TEST(Scans, OfFloats) {
             if (HasFatalFailure())
               FAIL() << name(isa) << ", options " << options << ", shift " << shift << ", special " << special;
           }
+          // Zeros at both ends of 32 numbers whose products leave the range of a double, and at both ends of the line.
+          for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 32 == 0 || i % 32 == 31 ? 0 : 3e38f;
+          x.back() = 0;
+          check_scan(isa, c, x, c.is_product ? 1.5 : -3);
+          if (HasFatalFailure()) FAIL() << name(isa) << ", options " << options << ", shift " << shift;
         }
   }
 }
