@@ -86,7 +86,7 @@ void moments_fast(const TileMoments& call) {
 /// are so short that differences of the first one may be taken from its first row.
 template <class T>
 void moments_slow(const TileMoments& call) {
-  constexpr int N = kVectorBytes / static_cast<int>(sizeof(T)), kGroup = 64, kBeside = 4, kStripe = 32;
+  constexpr int N = kVectorBytes / static_cast<int>(sizeof(T)), kGroup = 64, kBeside = 8, kStripe = 64;
   using X = V<T, N>;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);

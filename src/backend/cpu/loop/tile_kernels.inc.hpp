@@ -771,11 +771,11 @@ inline void take_better(Native<T> x, Row s, Native<T>& best, Mask<T>& where) {
   best = is_better ? x : best;
   where = is_better ? splat<kNative<T>>(s) : where;
 }
-/// Down the columns, a stripe of rows after another, four rows side by side; vectors of the tile's first extremes join to the
+/// Down the columns, a stripe of rows after another, eight rows side by side; vectors of the tile's first extremes join to the
 /// accumulators.
 template <Reduction reduction, class T>
 void find_slow(const TileReduction& call) {
-  constexpr int N = kNative<T>, kStripe = 128, kBeside = 4;
+  constexpr int N = kNative<T>, kStripe = 128, kBeside = 8;
   using Row = std::remove_cvref_t<decltype(Mask<T>{}[0])>;
   const auto row = [&](std::int64_t s) {
     return reinterpret_cast<const T*>(static_cast<const char*>(call.arg.data) + s * call.arg.slow_stride);
