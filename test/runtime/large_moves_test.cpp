@@ -171,8 +171,17 @@ TEST(LargeMoves, RunningExtremesOfLongLines) {
 }
 
 TEST(LargeMoves, RowsInReverse) {
-  for (const Extent columns : {1, 15, 16, 17, 1023, 1500}) {
-    const Extent rows = 30000 / columns;
+  constexpr Extent kBeyondTheCaches = 6'600'000;
+  for (const auto& [count, columns] : std::vector<std::array<Extent, 2>>{{30000, 1},
+                                                                         {30000, 15},
+                                                                         {30000, 16},
+                                                                         {30000, 17},
+                                                                         {30000, 1023},
+                                                                         {30000, 1500},
+                                                                         {kBeyondTheCaches, 15},
+                                                                         {kBeyondTheCaches, 1024},
+                                                                         {kBeyondTheCaches, 20001}}) {
+    const Extent rows = count / columns;
     const Numbers values = numbers(rows * columns, 1 << 30);
     const Numbers got = flip(tensor<std::int32_t>(values, {rows, columns}), {1}).to_vector<std::int32_t>();
     for (Extent i = 0; i < rows; ++i)

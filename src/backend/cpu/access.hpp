@@ -40,6 +40,8 @@ struct Access {
     return at;
   }
   bool plain_fast() const { return separable && (fast_by_runs || plain(fast)); }
+  /// Whether each row is read from its end to its beginning.
+  bool is_reversed() const { return plain_slow() && plain_fast() && stride(fast) == -1; }
   /// Offset of column `f` in its row. Only if `plain_fast`.
   Extent fast_offset(Extent f) const {
     if (!fast_by_runs) return f * stride(fast);

@@ -116,7 +116,18 @@ class TurnedCopy final : public Prepared {
   int stages() const override { return 1; }
   Extent tasks(int) const override { return (units_ + each_ - 1) / each_; }
   void run_task(int, Extent task) override {
-    for (Extent unit = task * each_; unit < std::min((task + 1) * each_, units_); ++unit) run_unit(unit);
+    // Each call is made when it is known what the next one reads.
+    const auto turn = size_ == 4 ? tile_table().turn32 : tile_table().turn64;
+    std::optional<TurnCall> before;
+    const auto add = [&](const TurnCall& call) {
+      if (before) {
+        if (before->rows <= call.rows) before->next = call.from;
+        turn(*before);
+      }
+      before = call;
+    };
+    for (Extent unit = task * each_; unit < std::min((task + 1) * each_, units_); ++unit) add_unit(unit, add);
+    if (before) turn(*before);
     if (streams_) fence_streams();
   }
   std::string to_string() const override {
@@ -125,20 +136,21 @@ class TurnedCopy final : public Prepared {
   }
 
  private:
-  void run_unit(Extent unit) const {
+  /// Calls add(call) for the transpositions of a unit.
+  template <class Add>
+  void add_unit(Extent unit, Add add) const {
     const Extent part = unit % parts_, group = unit / parts_ % groups_, line = 64 / size_;
     const auto [from, to] = place_of(turn_.outer, unit / parts_ / groups_);
     const auto edge = [&](Extent p) {
       return p == parts_ ? turn_.along.extent : turn_.along.extent * p / parts_ / line * line;
     };
     const Extent row = group * rows_, rows = std::min(rows_, turn_.across.extent - row), end = edge(part + 1);
-    const auto turn = size_ == 4 ? tile_table().turn32 : tile_table().turn64;
     for (Extent i = 0; i < within_; ++i) {
       const auto [from_inner, to_inner] = place_of(turn_.inner, i);
       for (Extent column = edge(part); column < end; column += kTogether)
-        turn({source_ + (from + from_inner + row * turn_.across.from + column) * size_, turn_.across.from,
-              result_ + (to + to_inner + row + column * turn_.along.to) * size_, turn_.along.to, rows,
-              std::min(kTogether, end - column), streams_});
+        add({source_ + (from + from_inner + row * turn_.across.from + column) * size_, turn_.across.from,
+             result_ + (to + to_inner + row + column * turn_.along.to) * size_, turn_.along.to, rows,
+             std::min(kTogether, end - column), streams_});
     }
   }
 

@@ -11,6 +11,7 @@ using kernel::StepKind;
 constexpr Extent kChainRows = 4;          // times more rows in a tile where chains work on it
 constexpr Extent kChainBlocks = 16;       // at least
 constexpr Extent kLongRow = 1024;         // elements of a row that is worth calls
+constexpr Extent kReversed = 1 << 14;     // elements of a row that is put in the opposite order
 constexpr Extent kTurned = 64;            // elements of a row of a tile that is transposed
 constexpr Extent kTurnedTiles = 4;        // times more elements in such a tile
 constexpr Extent kPartRows = 64;          // of a product at most, for work on its parts
@@ -45,6 +46,17 @@ bool is_chained(const LoopNodes& nodes) {
     any = true;
   }
   return any && isa() >= Isa::avx512;
+}
+
+/// Whether rows are only put in the opposite order, which needs no tile: long pieces of them are read and written in one go.
+bool only_reverses(const LoopNodes& nodes) {
+  bool any = false;
+  for (const LoopNode& node : nodes.nodes) {
+    if (node.outer || node.kind == StepKind::constant) continue;
+    if (node.kind != StepKind::load || size_bytes(node.type) != 4 || !node.access.is_reversed()) return false;
+    any = true;
+  }
+  return any;
 }
 
 /// Whether reading and writing should take turns often: memory rests while a phase works on what another one has read. Short rows
@@ -99,7 +111,9 @@ void choose_tile(const LoopNodes& nodes, Extent tile_elements, LoopProgram::Code
     if (chains_enabled() && !alternates(nodes, inner))
       code.block = std::max(code.block, std::min(kChainRows * tile_elements / inner, outer / kChainBlocks));
   } else {
-    const Extent most = is_chained(nodes) ? kChainRows * tile_elements : tile_elements;
+    const Extent most = only_reverses(nodes) ? kReversed
+                        : is_chained(nodes)  ? kChainRows * tile_elements
+                                             : tile_elements;
     const Extent chunks = (inner + most - 1) / most;
     code.chunk = std::min(inner, ((inner + chunks - 1) / chunks + 63) / 64 * 64);
     code.block = 1;

@@ -94,8 +94,10 @@ class InnerWriter {
            may_write_early(store);
   }
 
-  /// Whether the instruction itself can bypass the caches: gathers of whole rows, and of words of a row.
+  /// Whether the instruction itself can bypass the caches: gathers of whole rows, and of words of a row, and reversed rows.
   bool can_stream(const LoopNode& node) const {
+    if (node.kind == StepKind::load)
+      return !code_.columns && node.fast && node.access.is_reversed() && size_bytes(node.type) == 4;
     if (node.kind != StepKind::gather || !node.fast || !node.access.plain_slow()) return false;
     if (nodes_[node.args[0]].fast)
       return size_bytes(node.type) == 4 && node.access.separable && node.access.fast.empty() && node.axis_stride == 1;

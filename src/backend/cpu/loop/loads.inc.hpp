@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backend/cpu/loop/runner.hpp"
 #include "backend/cpu/transpose.hpp"
@@ -26,8 +27,7 @@ inline void LoopRunner::fetch(const LoopInstruction& in) const {
     if (code_.columns && in.slow && in.fast && access.plain_slow() && access.plain_fast() &&
         Access::stride(access.fast) == 1)
       return copy_columns(access, from, reinterpret_cast<Word*>(slots_[in.out].data), slots_[in.out].stride);
-  const bool reversed =
-      !code_.columns && in.fast && access.plain_slow() && access.plain_fast() && Access::stride(access.fast) == -1;
+  const bool reversed = !code_.columns && in.fast && access.is_reversed();
   each_row<Word>(in, [&](Extent s, Extent f, Extent count, Word* to) {
     if (reversed) {
       // Prefetchers that guess what comes next go upwards.
@@ -35,6 +35,7 @@ inline void LoopRunner::fetch(const LoopInstruction& in) const {
       const Word* const next = f + count < code_.inner ? at - count
                                : s + 1 < code_.outer   ? from + access.row_offset(s + 1)
                                                        : nullptr;
+      if constexpr (std::is_same_v<Word, std::uint32_t>) return tile_table().reverse32(at, to, count, next, in.streams);
       return copy_reversed(at, to, count, next);
     }
     if (is_of_pairs(access, f, count)) return copy_pairs(access, s, f, count, from, to);

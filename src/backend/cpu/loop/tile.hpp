@@ -154,6 +154,11 @@ struct SumRowsCall {
 };
 using SumRowsFunction = void (*)(const SumRowsCall&);
 
+/// Copies words that lie before each other in the source: to[i] = from[-i]. At the end those from `next` on, as many, are prefetched,
+/// if it is not null. `streams`: past the caches.
+using ReverseFunction = void (*)(const std::uint32_t* from, std::uint32_t* to, std::int64_t count,
+                                 const std::uint32_t* next, bool streams);
+
 /// Copies cache lines past the caches, to the beginning of a line, while those of `next` (if not null) are on their way.
 using CopyLinesFunction = void (*)(const char* from, char* to, std::int64_t lines, const char* next);
 
@@ -166,6 +171,7 @@ struct TurnCall {
   std::int64_t rows, columns;
   bool streams;                 // past the caches, where whole lines are written
   std::int64_t rows_ahead = 0;  // how far ahead rows are prefetched; 0: the same rows are, further on
+  const void* next = nullptr;   // where the next call reads as many rows; they are prefetched at the end of these
 };
 using TurnFunction = void (*)(const TurnCall&);
 
@@ -247,6 +253,7 @@ struct TileTable {
   TakeFunction take = nullptr;
   SumRowsFunction sum_rows[kTypeCount] = {};  // the types that scatters add up in
   CopyLinesFunction copy_lines = nullptr;
+  ReverseFunction reverse32 = nullptr;                                        // words of 32 bits
   ColumnGatherFunction column_gather32 = nullptr, column_gather64 = nullptr;  // words of 32 and of 64 bits
   ColumnSoftmaxFunction column_softmax = nullptr;
   TurnFunction turn32 = nullptr, turn64 = nullptr;  // words of 32 and of 64 bits

@@ -839,6 +839,7 @@ void fill_reductions(TileTable& table) {
 #include "backend/cpu/column_softmax.inc.hpp"
 #include "backend/cpu/loop/moments.inc.hpp"
 #include "backend/cpu/loop/narrow_casts.inc.hpp"
+#include "backend/cpu/loop/reverse.inc.hpp"
 #include "backend/cpu/loop/turn.inc.hpp"
 #include "backend/cpu/loop/widen.inc.hpp"
 #include "backend/cpu/recurrent_parts.inc.hpp"
@@ -881,6 +882,7 @@ TileTable make_tile_table() {
   const auto sums_rows = [&]<class... T>(T...) { ((table.sum_rows[kIndexOf<T>] = sum_rows<T>), ...); };
   sums_rows(float{}, double{}, std::uint32_t{}, std::uint64_t{});
   table.copy_lines = copy_lines;
+  table.reverse32 = reverse_words;
   table.column_gather32 = column_gather<std::uint32_t>;
   table.column_gather64 = column_gather<std::uint64_t>;
   table.column_softmax = column_softmax;

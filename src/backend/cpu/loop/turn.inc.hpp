@@ -39,6 +39,13 @@ inline void store_past(T* to, V<T, N> v) {
   store<N>(to, v);
 }
 
+/// Where rows are read next from column `c` on: further on in the rows from `from` on, or at their end, in those of the next call.
+template <class T>
+inline const T* ahead_of(const TurnCall& call, const T* from, std::int64_t row, std::int64_t c) {
+  if (c < call.columns || call.next == nullptr) return from + c;
+  return static_cast<const T*>(call.next) + row * call.from_row + (c - call.columns);
+}
+
 /// The rows from number `row` on that give kLines cache lines of each column come together, so that whole lines are written.
 template <int kLines, bool streams, class T>
 void turn_lines(const TurnCall& call, std::int64_t row) {
@@ -53,8 +60,10 @@ void turn_lines(const TurnCall& call, std::int64_t row) {
   std::int64_t c = 0;
   for (; c + N <= call.columns; c += N) {
     const T* const block = from + c;
-    if (call.rows_ahead == 0 && c % kLine == 0)
-      for (int i = 0; i < kRows; ++i) __builtin_prefetch(block + i * call.from_row + kLinesAhead * kLine, 0, 2);
+    if (call.rows_ahead == 0 && c % kLine == 0) {
+      const T* const ahead = ahead_of(call, from, row, c + kLinesAhead * kLine);
+      for (int i = 0; i < kRows; ++i) __builtin_prefetch(ahead + i * call.from_row, 0, 2);
+    }
 #pragma GCC unroll 1
     for (int part = 0; part < kRows; part += N) {
       V<T, N> rows[N];
