@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "graph/graph_state.hpp"
+#include "graph/history.hpp"
 #include "graph/trace_scope.hpp"
 
 namespace weft::graph {
@@ -96,6 +97,16 @@ void remove_pending(GraphState& state, const std::shared_ptr<Cell>& cell) {
 
 }  // namespace
 
+namespace {
+
+bool an_outlived_node_lives(GraphState& state) {
+  std::lock_guard lock(state.cells_mutex);
+  std::erase_if(state.outlived, [](const auto& node) { return node.expired(); });
+  return !state.outlived.empty();
+}
+
+}  // namespace
+
 void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
   if (cell->shared) {
     // A slice of shared state: the new whole joins the old parts around the new one.
@@ -117,6 +128,9 @@ void set_pending(const std::shared_ptr<Cell>& cell, NodeRef next) {
       return remove_pending(state, cell);
     }
   }
+  // A value that was read while it was pending still holds what it was made from, and what is made of that value holds it in
+  // turn. So a loop that looks at its loss before the update would keep every turn. No gradient flows through an assignment.
+  if (!trace && an_outlived_node_lives(state)) next = without_history(next);
   // Makes a separate node for every assignment: variables with equal values (two biases of zeros) need different nodes, since
   // gradients are identified by nodes.
   static std::atomic<Extent> assignments = 0;
@@ -148,6 +162,7 @@ void commit(const std::shared_ptr<Cell>& cell, const NodeRef& computed, NodeRef 
   remove_pending(state, cell);
   value->twin = computed;
   computed->twin = value;
+  state.outlived.push_back(computed);
   cell->committed.swap(value);
   cell->assigned = false;
   lock.unlock();  // the old value is freed after it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "base/scope_depth.hpp"
 #include "graph/graph_state.hpp"
@@ -14,32 +15,6 @@ KeepHistory::~KeepHistory() { --scope_depth<KeepHistory>(); }
 
 namespace graph {
 
-void let_go_of_inputs(NodeRef& node) {
-  if (!node->storage || node->inputs.empty() || node->requires_grad || scope_depth<KeepHistory>() > 0) return;
-  if (&node->table != &NodeTable::current()) return;  // a value of another session stays as it is
-  std::mutex& mutex = session_of(*node).part<GraphState>().cells_mutex;
-  NodeRef value;
-  {
-    const std::lock_guard lock(mutex);
-    value = node->twin.lock();
-  }
-  // Another handle of the same node may have let go of the inputs before.
-  if (!value || value->kind != Kind::data || !value->storage) {
-    value = make_node(
-        {.kind = Kind::data, .type = node->type, .shape = node->shape, .device = node->device, .packed = node->packed});
-    value->storage.set(node->storage.get()->shared());
-    value->label = node->label;
-    value->where = node->where;
-    if (is_float(node->type)) value->past = Past::of(*node);
-    // Values that were made before from the node itself still have gradients to it.
-    const std::lock_guard lock(mutex);
-    value->twin = node;
-    node->twin = value;
-  }
-  node = std::move(value);
-  if (node->past) node->past->prune();  // most of its values were freed with the old node
-}
-
 namespace {
 
 std::mutex& past_mutex() {
@@ -47,7 +22,76 @@ std::mutex& past_mutex() {
   return mutex;
 }
 
+// The node of an evaluated value without its inputs: the one that it has already, or a new one.
+NodeRef leaf_of(const NodeRef& node) {
+  std::mutex& mutex = session_of(*node).part<GraphState>().cells_mutex;
+  NodeRef value;
+  {
+    const std::lock_guard lock(mutex);
+    value = node->twin.lock();
+  }
+  if (value && value->kind == Kind::data && value->storage) return value;
+  value = make_node(
+      {.kind = Kind::data, .type = node->type, .shape = node->shape, .device = node->device, .packed = node->packed});
+  value->storage.set(node->storage.get()->shared());
+  value->label = node->label;
+  value->where = node->where;
+  // Values that were made before from the node itself still have gradients to it.
+  const std::lock_guard lock(mutex);
+  value->twin = node;
+  node->twin = value;
+  return value;
+}
+
 }  // namespace
+
+void let_go_of_inputs(NodeRef& node) {
+  if (!node->storage || node->inputs.empty() || node->requires_grad || scope_depth<KeepHistory>() > 0) return;
+  if (&node->table != &NodeTable::current()) return;  // a value of another session stays as it is
+  // Another handle of the same node may have let go of the inputs before.
+  NodeRef value = leaf_of(node);
+  if (is_float(node->type) && !past_of(*value)) {
+    const std::shared_ptr<Past> past = Past::of(*node);
+    const std::lock_guard lock(past_mutex());
+    if (!value->past) value->past = past;
+  }
+  node = std::move(value);
+  if (const std::shared_ptr<Past> past = past_of(*node)) past->prune();  // most of its values were freed with the old node
+}
+
+NodeRef without_history(const NodeRef& root) {
+  const auto has_history = [](const Node& node) { return node.storage && !node.inputs.empty(); };
+  const NodeRef roots[] = {root};
+  const auto sources = [](const Node& node) {
+    std::vector<NodeRef> all;
+    if (node.storage) return all;
+    all = node.inputs;
+    all.insert(all.end(), node.parts.begin(), node.parts.end());
+    return all;
+  };
+  std::unordered_map<const Node*, NodeRef> made;  // in place of those nodes
+  const auto replace = [&](std::vector<NodeRef>& nodes) {
+    bool any = false;
+    for (NodeRef& node : nodes)
+      if (const auto found = made.find(node.get()); found != made.end()) node = found->second, any = true;
+    return any;
+  };
+  for (const Node* node : topological_order_along(roots, sources)) {
+    if (has_history(*node)) {
+      made.emplace(node, leaf_of(node->shared_from_this()));
+      continue;
+    }
+    if (node->storage || node->inputs.empty()) continue;
+    NodeFields fields = *node;
+    const bool inputs_differ = replace(fields.inputs), parts_differ = replace(fields.parts);
+    if (!inputs_differ && !parts_differ) continue;
+    NodeRef again = make_node(std::move(fields), node->where);
+    if (again->label.empty()) again->label = node->label;
+    made.emplace(node, std::move(again));
+  }
+  const auto found = made.find(root.get());
+  return found == made.end() ? root : found->second;
+}
 
 std::shared_ptr<Past> past_of(const Node& node) {
   const std::lock_guard lock(past_mutex());

@@ -14,6 +14,9 @@ namespace weft::graph {
 /// node while a KeepHistory exists, and if a gradient of it is wanted (Node::requires_grad).
 void let_go_of_inputs(NodeRef& node);
 
+/// The same value made of evaluated values that have let go of their inputs. For what no gradient flows through.
+NodeRef without_history(const NodeRef& root);
+
 /// The living values from which a value was made that has let go of its inputs. Gradients to these are refused, because they
 /// would lack a part. Sources whose values are gone are replaced by their own sources, so a loop does not make this grow.
 /// Thread safe.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 
+#include "graph/node.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::optim {
@@ -375,6 +376,29 @@ TEST(Optimizer, TrainsAModule) {
   for (int i = 0; i < 500; ++i) loss = step(x, y).item<float>();
   EXPECT_LT(loss, 1e-6f);
   EXPECT_NEAR(linear_layer.weight().value().to_vector<float>()[1], 2, 1e-3);
+}
+
+TEST(Optimizer, KeepNothingOfEarlierStepsWhereTheLossIsReadBeforeTheUpdate) {
+  manual_seed(1);
+  nn::Linear model(3, 2);
+  nn::LSTM lstm(2, 2);  // a composite call, with parts
+  std::vector<Variable> all = model.parameters();
+  for (const Variable& each : lstm.parameters()) all.push_back(each);
+  optim::Adam optimizer(all, {.learning_rate = 0.05});
+  const Tensor x = randn({4, 3}).eval();
+  std::size_t most = 0, after_ten = 0;
+  float first = 0, last = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Tensor loss = mean(square(lstm(unsqueeze(tanh(model(x)), 1)).output - 0.5));
+    last = loss.item<float>();
+    if (i == 0) first = last;
+    const Tensor norm = optimizer.step(grad(loss, optimizer.parameters()));
+    EXPECT_GT(norm.item<float>(), 0);
+    most = std::max(most, graph::live_node_count());
+    if (i == 10) after_ten = most;
+  }
+  EXPECT_EQ(most, after_ten);
+  EXPECT_LT(last, first * 0.5f);
 }
 
 }  // namespace

@@ -117,6 +117,40 @@ TEST(History, StaysWhereAVariableRequiresAGradient) {
   EXPECT_EQ(grad(square(frozen.value()).eval(), frozen).to_vector<float>(), Floats{4});
 }
 
+// A loop may look at its loss, and at gradients, between the gradient and the update. No turn keeps the one before.
+TEST(History, OfATrainingLoopThatLooksAtItsLossIsLetGo) {
+  for (const bool looks_at_gradients : {false, true}) {
+    Variable w(tensor({0.0f, 0.0f}), "w"), unused(zeros({2}), "unused");
+    const Tensor x = tensor({1.0f, 2.0f});
+    std::size_t most = 0;
+    for (int i = 0; i < 200; ++i) {
+      const Tensor loss = sum(square(w - x));
+      backward(loss);
+      EXPECT_GE(loss.item<float>(), 0);
+      if (looks_at_gradients) EXPECT_EQ(w.grad().to_vector<float>().size(), 2u);
+      w -= 0.25 * w.grad();
+      w.clear_grad();
+      most = std::max(most, graph::live_node_count());
+    }
+    EXPECT_LT(most, 64u);
+    EXPECT_EQ(w.value().to_vector<float>(), (Floats{1, 2}));
+  }
+}
+
+TEST(History, StaysForGradientsOfWhatAnUpdateWasMadeOf) {
+  Variable w(tensor({3.0f}), "w");
+  const Tensor x = tensor({2.0f});
+  w.assign(w + 1.0);
+  const Tensor loss = square(w * x);  // of a pending value
+  EXPECT_EQ(loss.item<float>(), 64);
+  const Tensor gradient = grad(loss, w);
+  EXPECT_EQ(gradient.item<float>(), 32);
+  w.assign(w - gradient);
+  EXPECT_EQ(w.value().item<float>(), -28);
+  EXPECT_EQ(grad(loss, x).item<float>(), 64) << "the loss keeps what it was made from";
+  EXPECT_EQ(grad(gradient, x).item<float>(), 32);
+}
+
 TEST(History, StaysWhenElementsAreLookedAt) {
   const Tensor x = tensor({3.0f});
   const Tensor y = square(x), z = square(y);
