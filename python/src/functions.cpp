@@ -67,7 +67,7 @@ class ArgumentKey {
       }
     } else if (type != &PyLong_Type && type != &PyBool_Type && type != &PyUnicode_Type && value != Py_None &&
                nb::hasattr(nb::handle(reinterpret_cast<PyObject*>(type)), "__array_interface__")) {
-      add_tensor(wrapped(tensor_from(value).to(default_device())).ptr());
+      add_tensor(wrapped(tensor_from(value, {}, false).to(default_device())).ptr());  // the plan runs at once
     } else {  // 1, True and 1.0 are equal, and not the same
       text_ += 'v';
       parts_.append(nb::handle(reinterpret_cast<PyObject*>(type)));

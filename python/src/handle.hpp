@@ -103,9 +103,9 @@ inline Device device_or_default(const nb::object& device) {
   return device.is_none() ? default_device() : device_from(device.ptr());
 }
 
-/// A tensor of any object: a Tensor as it is, an array without a copy where that can be, numbers and nested lists. `type` null:
-/// that of the object, where Python's floats are f32 and its integers i32, or i64 if they do not fit.
-Tensor tensor_from(PyObject* object, std::optional<DType> type = {}, bool copy = false);
+/// A tensor of any object: a Tensor as it is, numbers and nested lists. Values are computed later, so an array is copied, or
+/// else it has to stay as it is: without `copy` its memory is shared where that can be. `type` null: that of the object, where Python's floats are f32 and its integers i32, or i64 if they do not fit.
+Tensor tensor_from(PyObject* object, std::optional<DType> type = {}, bool copy = true);
 /// The value of a Tensor; TypeError for other objects.
 Tensor value_from(PyObject* object, const char* what);
 std::vector<Tensor> values_from(PyObject* sequence, const char* what);
@@ -121,7 +121,7 @@ bool is_operand(PyObject* object);
 std::vector<Tensor> resolved(std::vector<Operand> operands);
 
 /// Tensors by name, of anything that is a tensor or becomes one.
-NamedTensors named_from(const nb::dict& given);
+NamedTensors named_from(const nb::dict& given, bool copy);
 nb::dict dict_of(const NamedTensors& tensors);
 
 /// Calls a function that needs no GIL without it.

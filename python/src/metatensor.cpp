@@ -120,8 +120,10 @@ void bind_file(nb::module_& m) {
 void bind_writer(nb::module_& m) {
   nb::class_<metatensor::Writer>(m, "_MetatensorWriter")
       .def(nb::init<>())
-      .def("tensor", [](metatensor::Writer& self, const std::string& path, nb::object tensor,
-                        std::uint64_t alignment) { self.tensor(path, tensor_from(tensor.ptr()), alignment); })
+      .def("tensor",
+           [](metatensor::Writer& self, const std::string& path, nb::object tensor, std::uint64_t alignment) {
+             self.tensor(path, tensor_from(tensor.ptr(), {}, false), alignment);
+           })
       .def("records",
            [](metatensor::Writer& self, const std::string& path, nb::object layout, bool packed, nb::list values) {
              std::vector<Value> converted;

@@ -50,7 +50,7 @@ void bind_onnx(nb::module_& m) {
            })
       .def("run",
            [](const onnx::Model& self, const nb::dict& given) {
-             const NamedTensors inputs = named_from(given);
+             const NamedTensors inputs = named_from(given, true);
              NamedTensors outputs;
              {
                const nb::gil_scoped_release free;

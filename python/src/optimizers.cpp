@@ -46,7 +46,7 @@ nb::dict dict_of(const nn::StateDict& state) {
 nn::StateDict state_from(const nb::dict& given) {
   nn::StateDict state;
   for (const auto& [key, value] : given) {
-    const Tensor x = tensor_from(value.ptr());
+    const Tensor x = tensor_from(value.ptr(), {}, false);  // read at once
     nn::NamedArray entry{nb::cast<std::string>(key), x.dtype(), x.shape(), {}};
     entry.bytes.resize(bytes_of(x.dtype(), static_cast<std::size_t>(x.numel())));
     {
@@ -60,9 +60,10 @@ nn::StateDict state_from(const nb::dict& given) {
 
 }  // namespace
 
-NamedTensors named_from(const nb::dict& given) {
+NamedTensors named_from(const nb::dict& given, bool copy) {
   NamedTensors tensors;
-  for (const auto& [key, value] : given) tensors.emplace(nb::cast<std::string>(key), tensor_from(value.ptr()));
+  for (const auto& [key, value] : given)
+    tensors.emplace(nb::cast<std::string>(key), tensor_from(value.ptr(), {}, copy));
   return tensors;
 }
 nb::dict dict_of(const NamedTensors& tensors) {
@@ -236,7 +237,7 @@ void bind_files(nb::module_& m) {
     return wrapped(x);
   });
   m.def("_save_npy", [](const Path& path, nb::object tensor) {
-    const Tensor x = tensor_from(tensor.ptr());
+    const Tensor x = tensor_from(tensor.ptr(), {}, false);
     const nb::gil_scoped_release free;
     save_npy(path, x);
   });
@@ -259,7 +260,7 @@ void bind_files(nb::module_& m) {
   });
   m.def("_save", [](const Path& path, const std::string& format, const nb::dict& given,
                     const std::map<std::string, std::string>& metadata) {
-    const NamedTensors tensors = named_from(given);
+    const NamedTensors tensors = named_from(given, false);  // written at once
     const nb::gil_scoped_release free;
     if (format == "npz")
       save_npz(path, tensors);

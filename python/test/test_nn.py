@@ -1,4 +1,6 @@
 """Layers and losses: what the table has, and what is made of it."""
+import copy
+import pickle
 import unittest
 import xml.etree.ElementTree
 
@@ -90,6 +92,76 @@ class Layers(unittest.TestCase):
             nn.Upsample(0)
         with self.assertRaises(ValueError):
             nn.Upsample(2)(weft.ones(2, 2))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        self.body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh())
+        self.heads = nn.ModuleDict({"a": nn.Linear(4, 2), "b": nn.Identity()})
+
+    def forward(self, x):
+        return self.heads["a"](self.body(x))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        self.embedding = nn.Embedding(5, 4)
+        self.output = nn.Linear(4, 5, bias=False)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, i):
+        return self.output(self.embedding(i))
+
+
+class Modules(unittest.TestCase):
+    def test_copies(self):
+        net, x = Net(), weft.rand(6, 3)
+        for again in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+            self.assertEqual(again(x).tolist(), net(x).tolist())
+            self.assertEqual([n for n, _ in again.named_parameters()], [n for n, _ in net.named_parameters()])
+            optimizer = optim.SGD(again, 0.1)
+            optimizer.step(weft.grad(again(x).square().sum(), again))
+            self.assertNotEqual(again.heads.a.weight.tolist(), net.heads.a.weight.tolist())
+            net.eval()
+            self.assertTrue(again.training)
+            net.train()
+        part = copy.deepcopy(net.heads)
+        self.assertEqual((part.path, part.a.path, part.a.weight.tolist()), ("", "a", net.heads.a.weight.tolist()))
+        self.assertEqual(net.heads.a.path, "heads.a")
+
+    def test_module_dict(self):
+        heads = nn.ModuleDict({"a": nn.Linear(4, 2)})
+        heads["b"] = nn.Identity()
+        self.assertEqual((list(heads), len(heads), "b" in heads, "c" in heads), (["a", "b"], 2, True, False))
+        self.assertEqual([n for n, _ in heads.named_parameters()], ["a.weight", "a.bias"])
+        del heads["a"]
+        self.assertEqual(heads["b"](3), 3)
+        self.assertRaisesRegex(weft.UsageError, "'keys' is an attribute", heads.__setitem__, "keys", nn.Identity())
+        self.assertRaises(TypeError, heads.__setitem__, "c", 3)
+
+    def test_a_parameter_with_two_names_is_trained_once(self):
+        tied, i = Tied(), weft.tensor([1, 2])
+        self.assertEqual([n for n, _ in tied.named_parameters()], ["embedding.weight"])
+        before = tied.embedding.weight.numpy().copy()
+        (gradient,) = weft.grad(tied(i).square().sum(), tied)
+        optimizer = optim.SGD(tied, 0.5)
+        optimizer.step([gradient])
+        np.testing.assert_allclose(tied.output.weight.numpy(), before - 0.5 * gradient.numpy(), rtol=1e-5)
+        np.testing.assert_array_equal(tied.output.weight.numpy(), tied.embedding.weight.numpy())
+        tied.load_state_dict({"embedding.weight": np.ones((5, 4)), "output.weight": np.ones((5, 4))})   # as PyTorch saves it
+        tied.load_state_dict({"output.weight": np.zeros((5, 4))})
+        self.assertEqual(tied.embedding.weight.sum().item(), 0)
+        self.assertRaises(weft.UsageError, tied.load_state_dict, {})
+        self.assertEqual(len(copy.deepcopy(tied).parameters()), 1)
+
+    def test_batch_norm(self):
+        norm = nn.BatchNorm1d(3)
+        self.assertRaisesRegex(weft.UsageError, "1 values a channel have no variance", norm, weft.ones(1, 3))
+        self.assertEqual(norm.running_var.tolist(), [1, 1, 1])
+        state = {**norm.state_dict(), "num_batches_tracked": np.array(7)}
+        norm.load_state_dict(state)
+        self.assertRaises(weft.UsageError, norm.load_state_dict, {**norm.state_dict(), "other.num_batches_tracked": np.array(7)})
+        self.assertEqual(repr(nn.Parameter((2, 3), nn.Init.zeros())), "Parameter [2, 3], for an attribute of a module")
 
 
 class Training(unittest.TestCase):

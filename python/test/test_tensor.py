@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 
 import weft
+from weft import nn
 
 DTYPES = ["f4", "f8", "f2", "?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 
@@ -142,6 +143,7 @@ class Conversion(unittest.TestCase):
         self.assertEqual((v.item(), w.item()), (1, 2))
         self.assertEqual(pickle.loads(pickle.dumps(v)).name, "v")
         self.assertEqual(pickle.loads(pickle.dumps(weft.f16)), weft.f16)
+        self.assertEqual(str(pickle.loads(pickle.dumps(x.device))), "cpu")
         self.assertEqual(len({x, x, v}), 2)
         self.assertIs(pickle.loads(pickle.dumps(weft.softmax)).__class__, weft.Op)
 
@@ -179,6 +181,66 @@ class Conversion(unittest.TestCase):
         self.assertIsInstance(np.ones(2, "f4") + x, weft.Tensor)
         self.assertIsInstance(x + np.ones(2, "f4"), weft.Tensor)
         np.testing.assert_allclose((np.ones(2, "f4") * x).numpy(), [1, 4])
+
+    def test_functions_of_numpy_take_tensors(self):
+        x, a = weft.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 4.0]], "f4")
+        for call in (np.sum, np.mean, np.std, np.max, np.any, np.argsort, np.nonzero, np.ravel, np.linalg.norm, np.cumsum,
+                     lambda v: np.mean(v, axis=0, keepdims=True), lambda v: np.concatenate([v, v], axis=1), lambda v: np.stack((v, v)),
+                     lambda v: np.repeat(v, 2), lambda v: np.where(v > 1, v, 0), lambda v: np.einsum("ij->j", v), lambda v: np.round(v, 1),
+                     lambda v: np.clip(v, 2, 3), lambda v: np.dot(v, v), lambda v: np.split(v, 2)):
+            given, wanted = call(x), call(a)
+            self.assertIs(type(given), type(wanted))
+            np.testing.assert_allclose(given, wanted, rtol=1e-6)
+        self.assertEqual((np.shape(x), np.ndim(x), np.size(x)), ((2, 2), 2, 4))
+        weft.compile(lambda v: self.assertEqual(np.shape(v), (2, 2)) or v * 2)(x)
+
+    def test_arrays_may_change_after_a_call(self):
+        """Values are computed later, so what is made of an array holds its elements of now."""
+        layer = nn.Linear(3, 2, bias=False)
+        weight = layer.weight.numpy().copy()
+        state = weft.Variable(np.zeros((2, 3), "f4"))
+        for call, wanted in ((lambda a: weft.exp(a), np.exp), (lambda a: a + weft.ones(2, 3), lambda a: a + 1),
+                             (lambda a: weft.ones(2, 3) * a, lambda a: a), (lambda a: layer(a), lambda a: a @ weight.T),
+                             (lambda a: weft.concat([a, a]), lambda a: np.concatenate([a, a])), (weft.sum, np.sum),
+                             (lambda a: weft.tensor([a, a]), lambda a: np.stack([a, a])), (weft.squeeze, lambda a: a),
+                             (lambda a: weft.einsum("ij->j", a), lambda a: a.sum(0)), (lambda a: state.assign(a) or state, lambda a: a)):
+            a = np.arange(6, dtype="f4").reshape(2, 3)
+            expected = np.array(wanted(a))
+            made = call(a)
+            a[:] = 100
+            np.testing.assert_allclose(made.numpy(), expected, rtol=1e-6)
+        a = np.ones((2, 3), "f4")
+        layer.load_state_dict({"weight": a})
+        a[:] = 100
+        self.assertEqual(layer.weight.sum().item(), 6)
+        x = weft.asarray(a)  # this is how to share
+        self.assertTrue(np.shares_memory(x.numpy(), a))
+
+    def test_forms_of_pytorch(self):
+        x = weft.tensor([[1.0, 2.0], [3.0, 4.0]])
+        self.assertEqual(weft.ones(1, 2, 1).squeeze().shape, (2,))
+        self.assertEqual(weft.ones(1, 2, 1).squeeze((0, -1)).shape, (2,))
+        self.assertEqual(weft.squeeze(weft.ones(1, 2, 1), dim=0).shape, (2, 1))
+        for wrong in (lambda: weft.ones(2, 3).squeeze(1), lambda: x.squeeze((0, 5)), lambda: x.expand(-1, 2, 2), lambda: weft.ones(1, 2, 3).t()):
+            self.assertRaises(weft.ShapeError, wrong)
+        self.assertEqual(x.t().tolist(), [[1, 3], [2, 4]])
+        self.assertEqual(x.ravel().tolist(), [1, 2, 3, 4])
+        self.assertIs(x.contiguous(), x)
+        self.assertEqual((x[:1].expand(3, -1).shape, x.expand((5, -1, -1)).shape), ((3, 2), (5, 2, 2)))
+        self.assertEqual([each.tolist() for each in divmod(weft.tensor([7, -7]), 3)], [[2, -3], [1, 2]])
+        self.assertEqual([each.tolist() for each in divmod(7, weft.tensor([2, 3]))], [[3, 2], [1, 1]])
+        self.assertEqual([f(x).dtype.name for f in (weft.zeros_like, lambda v: weft.zeros_like(v, dtype="i32"), lambda v: weft.ones_like(v, "f64"),
+                                                    lambda v: weft.full_like(v, 2, dtype="i64"))], ["f32", "i32", "f64", "i64"])
+        self.assertEqual(weft.clamp(x, weft.tensor([2.0, 3.0]), 3.5).tolist(), [[2, 3], [3, 3.5]])
+        self.assertEqual((x.clamp(min=2).tolist(), x.clip(max=2).tolist()), ([[2, 2], [3, 4]], [[1, 2], [2, 2]]))
+        indices = weft.tensor([[0], [1]])
+        self.assertEqual(x.scatter_add(1, indices, weft.ones(2, 1)).tolist(), [[2, 2], [3, 5]])
+        self.assertEqual(x.scatter_add(dim=1, index=indices, src=weft.ones(2, 1)).tolist(), [[2, 2], [3, 5]])
+        self.assertEqual(weft.scatter_add(weft.tensor([0, 2]), x, rows=3).tolist(), [[1, 2], [0, 0], [3, 4]])
+        self.assertEqual(weft.tensor(range(3)).tolist(), [0, 1, 2])
+        self.assertRaisesRegex(TypeError, "got None", weft.tensor, None)
+        self.assertEqual((x.itemsize, weft.mean(weft.tensor([])).tolist() != 0), (4, True))
+        self.assertEqual(repr(weft.mean(weft.tensor([]))), "f32 [] nan")
 
     def test_torch(self):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import copyreg
 import functools
 import html
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,10 @@ def tensor(data: ArrayLike, dtype: DTypeLike | None = None, device: DeviceLike |
            requires_grad: bool = False) -> Tensor:
     """A tensor of numbers, nested lists or an array, whose elements are copied. Python's floats become f32, its integers i32, or
     i64 if they do not fit. With requires_grad it is a Variable."""
+    if data is None:
+        raise TypeError("tensor: expected a tensor, an array, a number or lists of numbers, got None")
+    if isinstance(data, builtins.range):
+        data = list(data)
     made: Tensor = _weft._tensor(data, dtype, device, True)
     return Variable(made) if requires_grad else made
 
@@ -177,7 +182,7 @@ def matrix_transpose(x: ArrayLike) -> Tensor:
 
 def tensordot(x: ArrayLike, y: ArrayLike, axes: int | Sequence[int] | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Products summed over axes of both: the last `axes` of x with the first of y, or the two lists of axes."""
-    given: Tensor = _weft._tensor(x, None, None, False)
+    given: Tensor = _weft._tensor(x, None, None, True)
     if isinstance(axes, int):
         first, second = list(builtins.range(given.ndim - axes, given.ndim)), list(builtins.range(axes))
     else:
@@ -222,6 +227,92 @@ def register_kernel(name: str, inputs: Sequence[str], shape: Callable[..., Any],
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
     return call
+
+
+# ---- Forms of PyTorch and NumPy that the table has under other names ------------------------------------------------------
+
+
+def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None, *, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without axes of one element: all of them, or those that are named, which must have one."""
+    given: Tensor = _weft._tensor(x, None, None, True)
+    axis = dim if axis is None else axis
+    if axis is None:
+        return given.reshape(tuple(n for n in given.shape if n != 1)) if 1 in given.shape else given
+    op = _weft.op("squeeze")
+    if isinstance(axis, int):
+        return op(given, axis)
+    named = sorted(each % given.ndim if -given.ndim <= each < given.ndim else each for each in axis)
+    for each in reversed(named):
+        given = op(given, each)
+    return given
+
+
+def t(x: ArrayLike) -> Tensor:
+    """The transpose of a matrix; a vector or a scalar as it is."""
+    given: Tensor = _weft._tensor(x, None, None, True)
+    if given.ndim > 2:
+        raise _weft.ShapeError(f"t: x {list(given.shape)} has more than two axes; use permute or transpose")
+    return given.transpose(0, 1) if given.ndim == 2 else given
+
+
+def ravel(x: ArrayLike) -> Tensor:
+    """The elements in one axis, row-major."""
+    return _weft.op("reshape")(x, (-1,))
+
+
+def expand(x: ArrayLike, *shape: int | Sequence[int]) -> Tensor:
+    """x with axes of one element repeated, and new axes before; -1 keeps an extent."""
+    given: Tensor = _weft._tensor(x, None, None, True)
+    wanted = list(shape) if all(isinstance(each, int) for each in shape) else list(shape[0])  # type: ignore[arg-type]
+    before = len(wanted) - given.ndim
+    kept = [given.shape[i - before] if n == -1 and i >= before >= 0 else n for i, n in enumerate(wanted)]
+    return _weft.op("expand")(given, kept)
+
+
+def zeros_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Zeros of the shape of x, and of its dtype unless another is given."""
+    return _like("zeros_like", x, dtype)
+
+
+def ones_like(x: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+    """Ones of the shape of x, and of its dtype unless another is given."""
+    return _like("ones_like", x, dtype)
+
+
+def full_like(x: ArrayLike, value: float, dtype: DTypeLike | None = None) -> Tensor:
+    """One number everywhere in the shape of x, of its dtype unless another is given."""
+    return _like("full_like", x, dtype, value)
+
+
+def _like(name: str, x: ArrayLike, dtype: DTypeLike | None, *value: float) -> Tensor:
+    given: Tensor = _weft._tensor(x, None, None, True)
+    return _weft.op(name)(given if dtype is None else _weft.op("cast")(given, dtype), *value)
+
+
+def clamp(x: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Tensor:  # noqa: A002
+    """max(min, x), then min(max, that). Bounds are numbers or tensors that broadcast with x; None is no bound. Gradient: that of
+    the result where x is within the bounds."""
+    if isinstance(min, (int, float, type(None))) and isinstance(max, (int, float, type(None))):
+        bounds: dict[str, Any] = {name: bound for name, bound in (("min", min), ("max", max)) if bound is not None}
+        return _weft.op("clamp")(x, **bounds)
+    given: Any = x
+    if min is not None:
+        given = _weft.op("maximum")(given, min)
+    return given if max is None else _weft.op("minimum")(given, max)
+
+
+clip = clamp
+
+
+def scatter_add(x: Any, *arguments: Any, **named: Any) -> Tensor:
+    """scatter_add(x, axis, indices, updates): x with updates added at their indices along an axis, as in PyTorch.
+    scatter_add(indices, updates, rows): the sum of the rows of updates that have the same index, in `rows` rows."""
+    names = dict(zip(("axis", "indices", "updates"), arguments))
+    for name, value in named.items():
+        names[{"dim": "axis", "index": "indices", "src": "updates"}.get(name, name)] = value
+    if len(arguments) + len(named) == 3 and set(names) == {"axis", "indices", "updates"}:
+        return _weft.op("scatter_reduce")(x, names["axis"], names["indices"], names["updates"], "sum")
+    return _weft.op("scatter_add")(x, *arguments, **named)
 
 
 # ---- Methods of Tensor ---------------------------------------------------------------------------------------------------
@@ -319,6 +410,25 @@ def _html(self: Tensor) -> str:
     return f"<table>{''.join(lines)}</table><small>{html.escape(head)}</small>"
 
 
+def _divmod(self: Tensor, other: Any) -> tuple[Tensor, Tensor]:
+    return self // other, self % other
+
+
+def _array_function(self: Tensor, function: Callable[..., Any], types: Any, arguments: Any, named: Any) -> Any:
+    """Functions of NumPy get arrays, and give what they give for these. Those of the shape do not compute the elements."""
+    if function.__name__ in ("shape", "ndim") and not named and len(arguments) == 1:
+        return getattr(arguments[0], function.__name__)
+
+    def arrays(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return to_numpy(value)
+        if type(value) in (list, tuple):
+            return type(value)(arrays(each) for each in value)
+        return {key: arrays(each) for key, each in value.items()} if type(value) is dict else value
+
+    return function(*arrays(arguments), **arrays(named))
+
+
 def _requires_grad_(self: Tensor, on: bool = True) -> Tensor:
     if isinstance(self, Variable):
         self.requires_grad = on
@@ -332,6 +442,9 @@ def _install() -> None:
         "__iter__": _iterate, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__array__": _array,
         "__dlpack__": _dlpack, "numpy": lambda self: to_numpy(self), "tolist": _tolist, "to": _to, "__reduce__": _reduce,
         "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "take": take, "max": max, "min": min, "round": round,
+        "squeeze": squeeze, "t": t, "ravel": ravel, "expand": expand, "clamp": clamp, "clip": clip, "scatter_add": scatter_add,
+        "contiguous": lambda self: self, "__divmod__": _divmod, "__rdivmod__": lambda self, other: (other // self, other % self),
+        "__array_function__": _array_function, "itemsize": property(lambda self: self.dtype.itemsize),
         "__array_priority__": 1000, "__round__": round, "__copy__": lambda self: self, "clone": lambda self: _value(self),
         "float": lambda self: self.astype("f32"), "double": lambda self: self.astype("f64"),
         "half": lambda self: self.astype("f16"), "bfloat16": lambda self: self.astype("bf16"),
@@ -349,6 +462,12 @@ def _install() -> None:
 def _value(self: Tensor) -> Tensor:
     return self.value if isinstance(self, Variable) else self
 
+
+def _restore_device(name: str) -> _weft.device:
+    return _weft.device(name)
+
+
+copyreg.pickle(_weft.device, lambda device: (_restore_device, (str(device),)))  # type: ignore[arg-type]
 
 _install()
 __all__ = ["DTypeError"]

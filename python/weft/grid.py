@@ -35,7 +35,7 @@ def mlp(widths: Sequence[int], activation: str = "relu") -> dict[str, Any]:
 
 
 def _tensor(x: ArrayLike) -> Tensor:
-    return x if isinstance(x, Tensor) else _weft._tensor(x, None, None, False)
+    return x if isinstance(x, Tensor) else _weft._tensor(x, None, None, True)
 
 
 class LayerPass(NamedTuple):

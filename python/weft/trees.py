@@ -76,7 +76,7 @@ class Model(Module):
         return edits
 
     def forward(self, x: ArrayLike) -> Tensor:
-        return self._native(x if isinstance(x, Tensor) else _weft._tensor(x, None, None, False))
+        return self._native(x if isinstance(x, Tensor) else _weft._tensor(x, None, None, True))
 
     def initialize(self, seed: int) -> None:
         """Draws all parameters again with this seed."""

@@ -130,6 +130,9 @@ class BatchNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return _op("batch_norm")(x, self.weight, self.bias, self.running_mean, self.running_var, eps=self.eps)
+        count = x.size // self.channels
+        if count < 2:
+            raise UsageError(f"batch norm: {count} values a channel have no variance; train with more, or call eval()")
         axes = [0, *range(2, x.ndim)]
         mean, var = _op("mean")(x, axes), _op("var")(x, axes)
         m = self.momentum

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any
 
 from .. import _weft
@@ -33,6 +33,58 @@ class ModuleList(Module):
 
     def describe(self) -> str:
         return f"ModuleList of {len(self)}"
+
+
+class ModuleDict(Module):
+    """Modules by names."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        for name, module in (modules or {}).items():
+            self[name] = module
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(f"ModuleDict: {name!r} is {type(module).__name__}, not a module")
+        if name not in self._children and hasattr(self, name):
+            raise UsageError(f"ModuleDict: {name!r} is an attribute of every module; choose another name")
+        setattr(self, name, module)
+
+    def __getitem__(self, name: str) -> Module:
+        return self._children[name]
+
+    def __delitem__(self, name: str) -> None:
+        del self._children[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._children
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._children)
+
+    def keys(self) -> KeysView[str]:
+        return self._children.keys()
+
+    def values(self) -> ValuesView[Module]:
+        return self._children.values()
+
+    def items(self) -> ItemsView[str, Module]:
+        return self._children.items()
+
+    def describe(self) -> str:
+        return f"ModuleDict of {len(self)}"
+
+
+class Identity(Module):
+    """Gives its input, whatever it was made with."""
+
+    def __init__(self, *_arguments: Any, **_named: Any) -> None:
+        pass
+
+    def forward(self, x: Any) -> Any:
+        return x
 
 
 class Sequential(Module):

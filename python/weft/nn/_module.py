@@ -75,6 +75,9 @@ class _Parameter:
             self.shape = self.variable.shape
         self.decay = len(self.shape) >= 2 if decay is None else decay
 
+    def __repr__(self) -> str:
+        return f"Parameter {list(self.shape)}, for an attribute of a module"
+
 
 def Parameter(shape_or_data: Sequence[int] | ArrayLike, init: Init | None = None, *, decay: bool | None = None) -> Any:
     """A parameter, to be an attribute of a module: self.weight = Parameter((3, 2), Init.normal(1)). Its elements are drawn when it
@@ -115,6 +118,19 @@ class Module:
                             ("_name", ""), ("_training", _weft._Switch(True)), ("_hooks", {})):
             object.__setattr__(self, name, value)
         return self
+
+    # ---- Copies. A copy of a part of a tree is a tree of its own.
+
+    def __getstate__(self) -> dict[str, Any]:
+        for name in self._parameters:
+            self._variable(name)  # drawn by its place in this tree
+        return {**self.__dict__, "_parent": None, "_training": bool(self._training.read())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["_training"] = _weft._Switch(state["_training"])
+        for child in self._children.values():
+            object.__setattr__(child, "_parent", self)
 
     # ---- Attributes
 
@@ -219,13 +235,18 @@ class Module:
         for name, child in self._children.items():
             yield from child.modules(_joined(prefix, name))
 
-    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
-        seen = set()
+    def _records(self) -> Iterator[tuple[str, _Parameter, Variable]]:
         for prefix, module in self.modules():
             for name, record in module._parameters.items():
-                if id(record) not in seen:
-                    seen.add(id(record))
-                    yield _joined(prefix, name), module._variable(name)
+                yield _joined(prefix, name), record, module._variable(name)
+
+    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """Every parameter of the tree in order, each once, by its first name."""
+        seen = set()
+        for name, _, variable in self._records():
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                yield name, variable
 
     def parameters(self) -> list[Variable]:
         """Every parameter of the tree in order, each once."""
@@ -237,8 +258,9 @@ class Module:
                 yield _joined(prefix, name), buffer
 
     def _trained(self) -> list[tuple[str, Variable, bool]]:
-        return [(_joined(prefix, name), module._variable(name), record.decay) for prefix, module in self.modules()
-                for name, record in module._parameters.items() if module._variable(name).requires_grad]
+        first = dict(self.named_parameters())
+        return [(name, variable, record.decay) for name, record, variable in self._records()
+                if name in first and variable.requires_grad]
 
     @property
     def parameter_count(self) -> int:
@@ -291,12 +313,16 @@ class Module:
 
     def load_state_dict(self, state: dict[str, ArrayLike], strict: bool = True) -> None:
         """Sets parameters and buffers. UsageError that lists every name missing and unknown and every shape that differs; nothing
-        is changed then. Without `strict`, missing and unknown names are ignored."""
-        own = dict([*self.named_parameters(), *self.named_buffers()])
-        values = {name: _weft._tensor(value, None, None, False) for name, value in state.items()}
+        is changed then. Without `strict`, missing and unknown names are ignored. A parameter with several names needs one of
+        them. PyTorch's num_batches_tracked beside running_mean is ignored."""
+        own = dict([*((name, variable) for name, _, variable in self._records()), *self.named_buffers()])
+        given = {id(variable) for name, _, variable in self._records() if name in state}
+        state = {name: value for name, value in state.items()
+                 if not name.endswith("num_batches_tracked") or name[:-len("num_batches_tracked")] + "running_mean" not in own}
+        values = {name: _weft._tensor(value, None, None, True) for name, value in state.items()}
         problems = []
         if strict:
-            problems += [f"missing: {name}" for name in own if name not in values]
+            problems += [f"missing: {name}" for name, _ in [*self.named_parameters(), *self.named_buffers()] if name not in values and id(own[name]) not in given]
             problems += [f"unknown: {name}" for name in values if name not in own]
         problems += [f"shape: {name} is {list(own[name].shape)}, given {list(values[name].shape)}" for name in values
                      if name in own and own[name].shape != values[name].shape]
