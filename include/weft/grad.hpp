@@ -38,21 +38,21 @@ class KeepHistory {
 /// The gradient of f with respect to its first argument: grad([](Tensor v) { return sum(sin(v)); })(x). Other values that f
 /// reads are constants, also if they are x itself.
 template <class F>
-auto grad(F f) {
-  return [f](const Tensor& x, const auto&... others) {
+auto grad(F f, Where where = Where::current()) {
+  return [f, where](const Tensor& x, const auto&... others) {
     const KeepHistory until_asked;
     const Tensor at = alias(x);
-    return grad(f(at, others...), at);
+    return grad(f(at, others...), at, where);
   };
 }
 /// f and that gradient.
 template <class F>
-auto value_and_grad(F f) {
-  return [f](const Tensor& x, const auto&... others) {
+auto value_and_grad(F f, Where where = Where::current()) {
+  return [f, where](const Tensor& x, const auto&... others) {
     const KeepHistory until_asked;
     const Tensor at = alias(x);
     Tensor y = f(at, others...);
-    return std::pair<Tensor, Tensor>(y, grad(y, at));
+    return std::pair<Tensor, Tensor>(y, grad(y, at, where));
   };
 }
 

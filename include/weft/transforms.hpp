@@ -117,8 +117,9 @@ Result gathered(const std::vector<Tensor>& list) {
 /// The function that maps f over a batch: vmap([](Tensor a, Tensor b) { return sum(a * b); })(x, y). It returns what f returns:
 /// a Tensor, a pair, tuple, array or vector of Tensors.
 template <class F>
-auto vmap(F f, VmapOptions options = {}) {
-  return [ f, options ](const auto&... arguments) requires(std::is_convertible_v<decltype(arguments), Tensor> && ...) {
+auto vmap(F f, VmapOptions options = {}, Where where = Where::current()) {
+  return [ f, options,
+           where ](const auto&... arguments) requires(std::is_convertible_v<decltype(arguments), Tensor> && ...) {
     using Given = std::remove_cvref_t<decltype(f(Tensor(arguments)...))>;
     using Result = std::conditional_t<std::is_convertible_v<Given, Tensor>, Tensor, Given>;
     const std::vector<Tensor> list{Tensor(arguments)...};
@@ -126,7 +127,7 @@ auto vmap(F f, VmapOptions options = {}) {
       return [&]<std::size_t... I>(std::index_sequence<I...>) { return detail::listed(Result(f(in[I]...))); }
       (std::index_sequence_for<decltype(arguments)...>{});
     };
-    return detail::gathered<Result>(vmap(each, std::span<const Tensor>(list), options));
+    return detail::gathered<Result>(vmap(each, std::span<const Tensor>(list), options, where));
   };
 }
 

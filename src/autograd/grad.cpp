@@ -466,7 +466,7 @@ NodeRef seed_for(const Tensor& output, const Tensor& seed, std::string_view op, 
   if (!output.defined()) throw UsageError(fmt::format("{}: the output has no value", op));
   if (!is_float(output.dtype()))
     throw DTypeError(
-        graph::describe(op, "the output is not f32 or f64, so it has no gradient", {{"output", output}}, where));
+        graph::describe(op, "the output is not a float, so it has no gradient", {{"output", output}}, where));
   if (!seed.defined()) {
     if (output.numel() != 1)
       throw UsageError(graph::describe(op, "the output has more than one element; sum it, or give a seed of its shape",

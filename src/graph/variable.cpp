@@ -14,13 +14,17 @@ graph::Cell& cell_of(const Variable& variable, Where where = {}) {
   return *variable.cell();
 }
 
+std::string title_of(const graph::Cell& cell) {
+  return cell.name.empty() ? "a variable without a name" : fmt::format("variable \"{}\"", cell.name);
+}
+
 // Checks that the Variable belongs to this session.
 void check_session(const graph::Cell& cell, std::string_view op) {
   if (cell.session.get() != &SessionState::current())
-    throw UsageError(fmt::format(
-        "{}: variable \"{}\" belongs to another session; use it where that session is entered, or give a copy "
-        "of its value to this one with Session::copy",
-        op, cell.name));
+    throw UsageError(
+        fmt::format("{}: {} belongs to another session; use it where that session is entered, or give a copy "
+                    "of its value to this one with Session::copy",
+                    op, title_of(cell)));
 }
 
 }  // namespace
@@ -59,7 +63,15 @@ const Tensor& Variable::grad() const {
   return graph::gradient_of(cell_);
 }
 void Variable::set_grad(const Tensor& grad) {
-  cell_of(*this);
+  const graph::Cell& cell = cell_of(*this);
+  if (grad.defined() && (grad.shape() != cell.shape || grad.dtype() != cell.type || grad.device() != cell.device)) {
+    const std::string text = graph::describe(fmt::format("the gradient of {}", title_of(cell)),
+                                             "its shape, dtype or device is not that of the variable",
+                                             {{"variable", value()}, {"gradient", grad}}, {});
+    if (grad.shape() != cell.shape) throw ShapeError(text);
+    if (grad.dtype() != cell.type) throw DTypeError(text);
+    throw DeviceError(text);
+  }
   graph::gradient_of(cell_) = grad;
 }
 void Variable::clear_grad() { set_grad(Tensor()); }
@@ -68,8 +80,8 @@ void Variable::assign(const Tensor& next, Where where) {
   graph::Cell& cell = cell_of(*this, where);
   check_session(cell, "assign");
   const auto text = [&](std::string_view fact) {
-    return graph::describe(fmt::format("assign to variable \"{}\"", cell.name), fact,
-                           {{"variable", value()}, {"value", next}}, where);
+    return graph::describe(fmt::format("assign to {}", title_of(cell)), fact, {{"variable", value()}, {"value", next}},
+                           where);
   };
   if (next.shape() != cell.shape) throw ShapeError(text("the shapes differ"));
   if (next.dtype() != cell.type) throw DTypeError(text("the dtypes differ; cast the value"));

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/networks.hpp"
@@ -41,6 +43,12 @@ int space_of(const char* layer, const Tensor& x) {
 void require_channels(const char* layer, const Tensor& x, Extent channels) {
   if (x.rank() < 2 || x.dim(1) != channels)
     throw ShapeError(fmt::format("{}: made for {} channels, given x {}", layer, channels, x.shape().to_string()));
+}
+
+void check_norm(const char* layer, Extent channels, double eps) {
+  if (channels < 1) throw ShapeError(fmt::format("{}: {} channels; give at least 1", layer, channels));
+  if (!(eps >= 0) || std::isinf(eps))
+    throw UsageError(fmt::format("{}: eps {} must be a number of at least 0", layer, eps));
 }
 
 Tensor value_of(const std::optional<Parameter>& parameter) { return parameter ? parameter->value() : Tensor(); }
@@ -120,10 +128,12 @@ Tensor AdaptiveMaxPool::operator()(const Tensor& given, Where where) const {
 std::string AdaptiveMaxPool::describe() const { return fmt::format("AdaptiveMaxPool {}", fmt::join(size_, "x")); }
 
 BatchNorm::BatchNorm(Extent channels, BatchNormOptions options)
-    : channels_(channels),
+    : channels_((check_norm("batch norm", channels, options.eps), channels)),
       options_(options),
       mean_(buffer("running_mean", zeros({channels}))),
       variance_(buffer("running_var", ones({channels}))) {
+  if (!(options.momentum >= 0 && options.momentum <= 1))
+    throw UsageError(fmt::format("batch norm: momentum {} must be in [0, 1]", options.momentum));
   if (!options.affine) return;
   weight_ = parameter("weight", {channels}, Init::ones());
   bias_ = parameter("bias", {channels}, Init::zeros());
@@ -152,6 +162,7 @@ std::string BatchNorm::describe() const { return fmt::format("BatchNorm {}", cha
 
 GroupNorm::GroupNorm(Extent groups, Extent channels, bool affine, double eps)
     : groups_(groups), channels_(channels), eps_(eps) {
+  check_norm("group norm", channels, eps);
   if (groups < 1 || channels % groups != 0)
     throw ShapeError(fmt::format("group norm: {} groups do not divide {} channels", groups, channels));
   if (!affine) return;
@@ -167,6 +178,7 @@ Tensor GroupNorm::operator()(const Tensor& given, Where where) const {
 std::string GroupNorm::describe() const { return fmt::format("GroupNorm {} in {} groups", channels_, groups_); }
 
 InstanceNorm::InstanceNorm(Extent channels, bool affine, double eps) : channels_(channels), eps_(eps) {
+  check_norm("instance norm", channels, eps);
   if (!affine) return;
   weight_ = parameter("weight", {channels}, Init::ones());
   bias_ = parameter("bias", {channels}, Init::zeros());

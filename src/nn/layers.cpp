@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "weft/ops.hpp"
 #include "weft/ops/networks.hpp"
 #include "weft/ops/random.hpp"
@@ -19,6 +21,12 @@ void require_width(const char* layer, const Tensor& x, Extent width, Where where
 
 void require_extent(const char* layer, const char* what, Extent extent) {
   if (extent < 1) throw ShapeError(fmt::format("{}: {} is {}; it must be at least 1", layer, what, extent));
+}
+
+double checked_eps(const char* layer, double eps) {
+  if (!(eps >= 0) || std::isinf(eps))
+    throw UsageError(fmt::format("{}: eps {} must be a number of at least 0", layer, eps));
+  return eps;
 }
 
 Extent checked(const char* layer, const char* what, Extent extent) {
@@ -77,7 +85,7 @@ std::string Embedding::describe() const { return fmt::format("Embedding {} x {}"
 
 LayerNorm::LayerNorm(Extent width, bool bias, double eps)
     : width_(checked("layer norm", "the width", width)),
-      eps_(eps),
+      eps_(checked_eps("layer norm", eps)),
       weight_(parameter("weight", {width}, Init::ones())) {
   if (bias) bias_ = parameter("bias", {width}, Init::zeros());
 }
@@ -92,7 +100,9 @@ Tensor LayerNorm::operator()(const Tensor& given, Where where) const {
 std::string LayerNorm::describe() const { return fmt::format("LayerNorm {}", width_); }
 
 RMSNorm::RMSNorm(Extent width, double eps)
-    : width_(checked("RMS norm", "the width", width)), eps_(eps), weight_(parameter("weight", {width}, Init::ones())) {}
+    : width_(checked("RMS norm", "the width", width)),
+      eps_(checked_eps("RMS norm", eps)),
+      weight_(parameter("weight", {width}, Init::ones())) {}
 
 Tensor RMSNorm::operator()(const Tensor& given, Where where) const {
   return with_hooks(given, [&](const Tensor& x) {

@@ -30,6 +30,14 @@ std::string description(DType dtype, const Shape& shape) {
   return fmt::format("{} {}", name_of(dtype), shape.to_string());
 }
 
+// PyTorch's norms of batches count the batches beside their statistics; nothing here reads the number.
+bool is_batch_count(std::string_view name, std::span<const NamedShape> expected) {
+  constexpr std::string_view kCount = "num_batches_tracked", kMean = "running_mean";
+  if (!name.ends_with(kCount)) return false;
+  const std::string mean = std::string(name.substr(0, name.size() - kCount.size())) + std::string(kMean);
+  return std::any_of(expected.begin(), expected.end(), [&](const NamedShape& each) { return each.name == mean; });
+}
+
 }  // namespace
 
 const NamedArray* find(const StateDict& state, std::string_view name) {
@@ -78,7 +86,8 @@ void check_state(std::span<const NamedShape> expected, const StateDict& state, b
   }
   if (strict)
     for (const auto& [name, array] : given)
-      unknown += fmt::format("\n  unknown      {}  {}", name, description(array->dtype, array->shape));
+      if (!is_batch_count(name, expected))
+        unknown += fmt::format("\n  unknown      {}  {}", name, description(array->dtype, array->shape));
   if (!missing.empty() || !unknown.empty() || !different.empty())
     throw UsageError(
         fmt::format("state of {}: the names or shapes given are not those of this object; build it with the options it "

@@ -28,9 +28,10 @@ Adam::Adam(ParameterList parameters, AdamOptions options, bool decoupled)
       decoupled_(decoupled) {
   for (const double beta : {options_.beta_1, options_.beta_2})
     if (!(beta >= 0 && beta < 1)) throw UsageError(fmt::format("Adam: beta {} must be in [0, 1)", beta));
-  if (!(options_.epsilon > 0)) throw UsageError(fmt::format("Adam: epsilon {} must be above 0", options_.epsilon));
-  if (!(options_.weight_decay >= 0))
-    throw UsageError(fmt::format("Adam: weight decay {} must be at least 0", options_.weight_decay));
+  if (!(options_.epsilon > 0) || std::isinf(options_.epsilon))
+    throw UsageError(fmt::format("Adam: epsilon {} must be a number above 0", options_.epsilon));
+  if (!(options_.weight_decay >= 0) || std::isinf(options_.weight_decay))
+    throw UsageError(fmt::format("Adam: weight decay {} must be a number of at least 0", options_.weight_decay));
 }
 
 void Adam::update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) {

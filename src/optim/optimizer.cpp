@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "graph/autocast.hpp"
@@ -46,7 +47,8 @@ ParameterList::ParameterList(const nn::Module& module) {
 }
 
 ParameterList::ParameterList(const std::vector<Variable>& variables) {
-  for (const Variable& v : variables) parameters.push_back({v.name(), v, v.shape().rank() >= 2});
+  for (const Variable& v : variables)
+    parameters.push_back({v.defined() ? v.name() : "", v, v.defined() && v.shape().rank() >= 2});
 }
 
 ParameterList::ParameterList(std::vector<nn::NamedParameter> list) : parameters(std::move(list)) {}
@@ -77,12 +79,21 @@ Tensor values_of(std::span<const Variable> variables) {
 Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names)
     : parameters_(std::move(list.parameters)), state_names_(std::move(state_names)), clip_norm_(options.clip_norm) {
   if (parameters_.empty()) throw UsageError("optimizer: no parameters to train; is requires_grad off for all of them?");
-  if (!(clip_norm_ >= 0))
+  if (!(clip_norm_ >= 0) || std::isinf(clip_norm_))
     throw UsageError(fmt::format("optimizer: clip_norm is {}; it must be at least 0 (0: no clipping)", clip_norm_));
   std::set<std::string> names;
+  std::map<const graph::Cell*, std::string> owners;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     nn::NamedParameter& p = parameters_[i];
     if (p.name.empty()) p.name = fmt::format("parameter_{}", i);
+    if (!p.variable.defined())
+      throw UsageError(fmt::format("optimizer: parameter \"{}\" is a Variable without a value", p.name));
+    if (!is_float(p.variable.dtype()))
+      throw DTypeError(fmt::format("optimizer: parameter \"{}\" is {}; only floats have gradients", p.name,
+                                   name_of(p.variable.dtype())));
+    if (const auto [owner, is_new] = owners.emplace(p.variable.cell().get(), p.name); !is_new)
+      throw UsageError(
+          fmt::format("optimizer: \"{}\" and \"{}\" are one Variable; give it once", owner->second, p.name));
     if (!names.insert(p.name).second)
       throw UsageError(fmt::format("optimizer: two parameters are called \"{}\"; give each its own name", p.name));
     if (options.decay_filter) p.decay = options.decay_filter(p.name);
@@ -136,11 +147,18 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
   if (gradients.size() != variables_.size())
     throw UsageError(fmt::format("optimizer: {} gradients for {} parameters; pass grad(loss, optimizer.parameters())",
                                  gradients.size(), variables_.size()));
-  for (std::size_t i = 0; i < gradients.size(); ++i)
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    if (!gradients[i].defined())
+      throw UsageError(
+          fmt::format("optimizer: the gradient of \"{}\" has no value; pass grad(loss, optimizer.parameters())", name));
     if (gradients[i].shape() != variables_[i].shape())
-      throw ShapeError(fmt::format("optimizer: the gradient of \"{}\" has shape {}, the parameter {}",
-                                   parameters_[i].name, gradients[i].shape().to_string(),
-                                   variables_[i].shape().to_string()));
+      throw ShapeError(fmt::format("optimizer: the gradient of \"{}\" has shape {}, the parameter {}", name,
+                                   gradients[i].shape().to_string(), variables_[i].shape().to_string()));
+    if (gradients[i].dtype() != variables_[i].dtype())
+      throw DTypeError(fmt::format("optimizer: the gradient of \"{}\" is {}, the parameter {}; cast the gradient", name,
+                                   name_of(gradients[i].dtype()), name_of(variables_[i].dtype())));
+  }
   if (learning_rate.rank() != 0)
     throw ShapeError(
         fmt::format("optimizer: the learning rate must be of rank 0, given {}", learning_rate.shape().to_string()));

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <utility>
+
 #include "weft/ops.hpp"
 #include "weft/optim/optimizer.hpp"
 
@@ -9,8 +12,11 @@ SGD::SGD(ParameterList parameters, SgdOptions options)
     : Optimizer(std::move(parameters), {options.learning_rate, options.clip_norm, options.decay_filter},
                 options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
       options_(std::move(options)) {
-  if (!(options_.momentum >= 0))
-    throw UsageError(fmt::format("SGD: momentum {} must be at least 0", options_.momentum));
+  for (const auto& [name, value] : {std::pair{"momentum", options_.momentum}, {"weight decay", options_.weight_decay}})
+    if (!(value >= 0) || std::isinf(value))
+      throw UsageError(fmt::format("SGD: {} {} must be a number of at least 0", name, value));
+  if (!std::isfinite(options_.dampening))
+    throw UsageError(fmt::format("SGD: dampening {} must be a number", options_.dampening));
   if (options_.nesterov && (options_.momentum <= 0 || options_.dampening != 0))
     throw UsageError("SGD: Nesterov's form needs momentum above 0 and dampening 0");
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <ostream>
 
@@ -38,8 +39,9 @@ class Listing {
   std::string text(Extent i) const {
     const auto at = static_cast<std::size_t>(i);
     const bool is_real = compute_type(type_) == DType::f32 || type_ == DType::f64;
-    return in_rows_ && is_real ? fmt::format("{:.6g}", read_element(type_, bytes_.data(), at))
-                               : element_text(type_, bytes_.data(), at);
+    return in_rows_ && is_real && !std::isnan(read_element(type_, bytes_.data(), at))
+               ? fmt::format("{:.6g}", read_element(type_, bytes_.data(), at))
+               : element_text(type_, bytes_.data(), at);
   }
   Extent stride(int axis) const {
     Extent n = 1;

@@ -204,6 +204,7 @@ double read_element(DType type, const void* at) {
 }
 
 std::string element_text(DType type, const void* elements, std::size_t index) {
+  if (is_float(type) && std::isnan(read_element(type, elements, index))) return "nan";  // of either sign
   if (is_storage(type)) return fmt::format("{:g}", read_element(type, elements, index));
   const void* at = static_cast<const std::byte*>(elements) + index * size_bytes(type);
   switch (type) {

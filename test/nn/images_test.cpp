@@ -67,6 +67,21 @@ TEST(BatchNorm, ACompiledStepMovesItsStatistics) {
   for (const float m : mean) EXPECT_NEAR(m, 2 * (1 - 0.9 * 0.9 * 0.9), 0.15);
 }
 
+TEST(Norms, RefuseNumbersOutOfRange) {
+  EXPECT_THROW(BatchNorm(0), ShapeError);
+  EXPECT_THROW(BatchNorm(-1), ShapeError);
+  EXPECT_THROW(BatchNorm(3, {.eps = -1}), UsageError);
+  EXPECT_THROW(BatchNorm(3, {.momentum = 1.5}), UsageError);
+  EXPECT_THROW(BatchNorm(3, {.momentum = std::nan("")}), UsageError);
+  EXPECT_THROW(GroupNorm(1, 0), ShapeError);
+  EXPECT_THROW(GroupNorm(2, -4), ShapeError);
+  EXPECT_THROW(InstanceNorm(-4), ShapeError);
+  EXPECT_THROW(InstanceNorm(4, false, std::nan("")), UsageError);
+  EXPECT_THROW(LayerNorm(4, true, -1), UsageError);
+  EXPECT_THROW(RMSNorm(4, INFINITY), UsageError);
+  EXPECT_NO_THROW(BatchNorm(3, {.eps = 0, .momentum = 0}));
+}
+
 TEST(Norms, GroupAndInstanceNormsAreOfEachImageAlone) {
   manual_seed(1);
   const Tensor x = randn({2, 6, 4, 4}, 3, 2).eval();

@@ -207,6 +207,18 @@ TEST(Module, WrongStateNamesEverythingAndChangesNothing) {
   a.load_state_dict(partial, false);
 }
 
+// PyTorch's norms count their batches, and nothing here reads the number.
+TEST(Module, TheNumberOfBatchesOfPyTorchIsIgnored) {
+  BatchNorm norm(2);
+  StateDict state = norm.state_dict();
+  const std::int64_t count = 7;
+  const auto bytes = std::as_bytes(std::span(&count, 1));
+  state.push_back({"num_batches_tracked", DType::i64, {}, {bytes.begin(), bytes.end()}});
+  EXPECT_NO_THROW(norm.load_state_dict(state));
+  state.back().name = "other.num_batches_tracked";
+  EXPECT_THROW(norm.load_state_dict(state), UsageError);
+}
+
 TEST(Module, FrozenParametersGetNoGradients) {
   Pair pair;
   pair.second.set_requires_grad(false);

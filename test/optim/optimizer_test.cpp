@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "graph/node.hpp"
 #include "weft/weft.hpp"
@@ -265,6 +266,42 @@ TEST(Optimizer, WrongGradientsAreErrors) {
   EXPECT_THROW(SGD(make_parameters(), {.nesterov = true}), UsageError);
   EXPECT_THROW(AdamW(make_parameters(), {.beta_2 = 1}), UsageError);
   EXPECT_THROW(AdamW(make_parameters(), {.beta_1 = -0.1}), UsageError);
+}
+
+TEST(Optimizer, WhatCannotTrainIsNamed) {
+  using test::message_of;
+  const Variable w(ones({3}), "w"), unnamed(ones({2}));
+  const auto says = [](const std::string& message, const char* part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  says(message_of<UsageError>([&] { SGD(std::vector<Variable>{w, unnamed, w}); }), "are one Variable");
+  says(message_of<UsageError>([&] {
+         SGD(std::vector<Variable>{unnamed, unnamed});
+       }),
+       "\"parameter_0\" and \"parameter_1\" are one Variable");
+  says(message_of<UsageError>([&] {
+         SGD(std::vector<Variable>{w, Variable()});
+       }),
+       "\"parameter_1\" is a Variable without a value");
+  says(message_of<DTypeError>([&] { SGD(std::vector<Variable>{Variable(ones({3}, DType::i32), "counts")}); }),
+       "\"counts\" is i32");
+  SGD sgd(std::vector<Variable>{w});
+  says(message_of<DTypeError>([&] { sgd.step(std::vector<Tensor>{ones({3}, DType::f64)}); }),
+       "gradient of \"w\" is f64");
+  says(message_of<UsageError>([&] { sgd.step(std::vector<Tensor>{Tensor()}); }), "gradient of \"w\" has no value");
+}
+
+TEST(Optimizer, OptionsAreNumbersInTheirRanges) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+  for (const double wrong : {kNan, kInf, -1.0}) {
+    EXPECT_THROW(SGD(make_parameters(), {.momentum = wrong}), UsageError) << wrong;
+    EXPECT_THROW(SGD(make_parameters(), {.weight_decay = wrong}), UsageError) << wrong;
+    EXPECT_THROW(SGD(make_parameters(), {.clip_norm = wrong}), UsageError) << wrong;
+    EXPECT_THROW(Adam(make_parameters(), {.epsilon = wrong}), UsageError) << wrong;
+    EXPECT_THROW(AdamW(make_parameters(), {.weight_decay = wrong}), UsageError) << wrong;
+    EXPECT_THROW(AdamW(make_parameters(), {.clip_norm = wrong}), UsageError) << wrong;
+  }
+  EXPECT_THROW(SGD(make_parameters(), {.momentum = 0.5, .dampening = kNan}), UsageError);
 }
 
 // As WGAN-GP trains: the mean is the gradient itself.

@@ -66,6 +66,8 @@ TEST(Values, Printing) {
   EXPECT_EQ(tensor<std::int32_t>({-7}).to_string(), "i32 [1] [-7]");
   EXPECT_EQ(zeros({2, 0}).to_string(), "f32 [2, 0] [[], []]");
   EXPECT_EQ(tensor<float>({NAN, INFINITY, -INFINITY}).to_string(), "f32 [3] [nan, inf, -inf]");
+  EXPECT_EQ(tensor<double>({std::copysign(NAN, -1.0)}).to_string(), "f64 [1] [nan]");
+  EXPECT_EQ(cast(tensor<float>({std::copysign(NAN, -1.0f)}), DType::bf16).to_string(), "bf16 [1] [nan]");
   EXPECT_EQ(arange(2000).to_string(), "i32 [2000] [0, 1, 2, ..., 1997, 1998, 1999]");
 }
 

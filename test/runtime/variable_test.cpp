@@ -88,6 +88,17 @@ TEST(Variable, AssignChecksWhatItGets) {
   EXPECT_EQ(message_of<UsageError>([] { Variable(Tensor(), "w"); }), "variable w: the initial tensor has no value");
 }
 
+TEST(Variable, AGradientFitsItsVariable) {
+  Variable w(ones({3}), "w");
+  EXPECT_THROW(w.set_grad(ones({7})), ShapeError);
+  EXPECT_THROW(w.set_grad(ones({3}, DType::f64)), DTypeError);
+  EXPECT_FALSE(w.grad().defined());
+  w.set_grad(ones({3}));
+  EXPECT_TRUE(w.grad().defined());
+  w.set_grad(Tensor());
+  EXPECT_FALSE(w.grad().defined());
+}
+
 TEST(Variable, EqualInitialValuesStayApart) {
   const Tensor same = tensor<float>({1, 1});
   Variable a(same, "a"), b(same, "b"), c(zeros({2}), "c"), d(zeros({2}), "d");

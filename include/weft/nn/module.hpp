@@ -92,7 +92,7 @@ class Module {
   /// Parameters and buffers by their dotted names.
   StateDict state_dict() const;
   /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; nothing is
-  ///         changed then. If `strict` is false, missing and unknown names are ignored. Arrays of other dtypes are cast if that
+  ///         changed then. PyTorch's num_batches_tracked beside running_mean is ignored. If `strict` is false, missing and unknown names are ignored. Arrays of other dtypes are cast if that
   ///         loses nothing (`cast_state`), and with `lossy` always.
   void load_state_dict(const StateDict& state, bool strict = true, bool lossy = false);
   /// As safetensors. Errors: FileError; `load` also as `load_state_dict`.

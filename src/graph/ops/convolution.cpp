@@ -55,6 +55,8 @@ void check_operands(const Call& c, int axes, Extent groups, bool transposed) {
       c.shape_error(
           fmt::format("weight is not [{}, ...], which the channels of x in {} groups need", channels, groups));
   } else if (channels % groups != 0 || weight.dim(0) % groups != 0 || weight.dim(1) != channels / groups) {
+    if (groups == 1)
+      c.shape_error(fmt::format("x has {} channels, and weight, [out, in, ...], is for {}", channels, weight.dim(1)));
     c.shape_error(
         fmt::format("weight is not [out, {} / {}, ...], with numbers of channels that are multiples of the groups",
                     channels, groups));
@@ -208,7 +210,7 @@ OpRow make_convolution_row(int axes) {
       .errors = {{"channels that differ",
                   {{image}, {kernel(6, 3, 3)}, {.absent = true}},
                   {},
-                  "weight is not [out, 4 / 1, ...]"},
+                  "x has 4 channels, and weight, [out, in, ...], is for 3"},
                  {"a long window", {{image}, {kernel(2, 4, 12)}, {.absent = true}}, {}, "is longer than axis"},
                  {"a long bias", {{image}, {kernel(2, 4, 3)}, {{3}}}, {}, "bias is not [2]"},
                  {"an axis too many", {{flat}, {kernel(2, 4, 3)}, {.absent = true}}, {}, "x is not [images, channels]"},
