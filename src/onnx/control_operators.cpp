@@ -61,6 +61,21 @@ void choose_branch(A& a) {
   for (std::size_t i = 0; i < a.output_count(); ++i) a.give_value(i, std::move(results[i]));
 }
 
+// The scan outputs of a loop without steps: none of what the body would make of the first values.
+void give_empty_scans(A& a, const GraphProto& body, const std::vector<Value>& carried) {
+  std::vector<Value> inputs{known_integer(0), known_bool(true)};
+  inputs.insert(inputs.end(), carried.begin(), carried.end());
+  std::vector<Value> outputs;
+  try {
+    outputs = a.run().apply_graph(body, a.scope(), std::move(inputs));
+  } catch (const Error&) {
+    a.usage_error("the loop makes no step, and its body does not tell the shapes of its scan outputs");
+  }
+  for (std::size_t s = carried.size(); s + 1 < outputs.size(); ++s)
+    a.give_value(s, joined(a.run(), {outputs[1 + s]},
+                           [](const std::vector<Tensor>& t) { return narrow(stack(t, 0), 0, 0, 0); }));
+}
+
 void loop(A& a) {
   const GraphProto& body = a.graph("body");
   const Extent most = a.has(0) ? a.integer_of(0) : INT64_MAX;
@@ -85,8 +100,8 @@ void loop(A& a) {
     goes_on = decided(a, outputs[0]);
   }
   for (std::size_t s = 0; s < states; ++s) a.give_value(s, carried[s]);
+  if (!scans.empty() && scans[0].empty()) return give_empty_scans(a, body, carried);
   for (std::size_t s = 0; s < scans.size(); ++s) {
-    if (scans[s].empty()) a.usage_error("a loop without steps has no scan outputs");
     a.give_value(states + s, joined(a.run(), scans[s], [](const std::vector<Tensor>& t) { return stack(t, 0); }));
   }
 }

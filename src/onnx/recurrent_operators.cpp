@@ -12,24 +12,37 @@ namespace {
 using A = Application;
 using Activation = std::function<Tensor(const Tensor&)>;
 
-// The activation of that name; alpha and beta are NaN where the node gives none.
-Activation activation_of(const A& a, std::string_view name, double alpha, double beta) {
+// Numbers that activations take in order, each those that it has.
+class Scales {
+ public:
+  explicit Scales(std::vector<double> given) : given_(std::move(given)) {}
+  double next(double fallback) { return at_ < given_.size() ? given_[at_++] : fallback; }
+
+ private:
+  std::vector<double> given_;
+  std::size_t at_ = 0;
+};
+
+// The activation of that name, with the next alpha and beta if it has them.
+Activation activation_of(const A& a, std::string_view name, Scales& alphas, Scales& betas) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto with = [](double given, double fallback) { return given != given ? fallback : given; };
   if (lower == "relu") return [](const Tensor& x) { return relu(x); };
   if (lower == "tanh") return [](const Tensor& x) { return tanh(x); };
   if (lower == "sigmoid") return [](const Tensor& x) { return sigmoid(x); };
   if (lower == "softsign") return [](const Tensor& x) { return softsign(x); };
   if (lower == "softplus") return [](const Tensor& x) { return logaddexp(x, zeros_like(x)); };
-  if (lower == "affine") return [=](const Tensor& x) { return x * with(alpha, 1) + with(beta, 0); };
-  if (lower == "leakyrelu") return [=](const Tensor& x) { return leaky_relu(x, with(alpha, 0.01f)); };
+  if (lower == "affine")
+    return [alpha = alphas.next(1), beta = betas.next(0)](const Tensor& x) { return x * alpha + beta; };
+  if (lower == "leakyrelu") return [alpha = alphas.next(0.01f)](const Tensor& x) { return leaky_relu(x, alpha); };
   if (lower == "thresholdedrelu")
-    return [=](const Tensor& x) { return where(gt(x, with(alpha, 1)), x, zeros_like(x)); };
-  if (lower == "scaledtanh") return [=](const Tensor& x) { return tanh(x * with(beta, 1)) * with(alpha, 1); };
+    return [alpha = alphas.next(1)](const Tensor& x) { return where(gt(x, alpha), x, zeros_like(x)); };
+  if (lower == "scaledtanh")
+    return [alpha = alphas.next(1), beta = betas.next(1)](const Tensor& x) { return tanh(x * beta) * alpha; };
   if (lower == "hardsigmoid")
-    return [=](const Tensor& x) { return clamp(x * with(alpha, 0.2f) + with(beta, 0.5), 0, 1); };
-  if (lower == "elu") return [=](const Tensor& x) { return elu(x, with(alpha, 1)); };
+    return
+        [alpha = alphas.next(0.2f), beta = betas.next(0.5)](const Tensor& x) { return clamp(x * alpha + beta, 0, 1); };
+  if (lower == "elu") return [alpha = alphas.next(1)](const Tensor& x) { return elu(x, alpha); };
   a.usage_error(fmt::format("unknown activation {}", name));
 }
 
@@ -106,7 +119,7 @@ void recurrent(A& a) {
     }
   if (names.size() != per_direction * static_cast<std::size_t>(directions))
     a.usage_error("the number of activations does not fit");
-  const std::vector<double> alphas = a.numbers("activation_alpha"), betas = a.numbers("activation_beta");
+  Scales alphas(a.numbers("activation_alpha")), betas(a.numbers("activation_beta"));
 
   const double clip = a.number("clip", 0);
   const Tensor lengths = a.has(4) ? reshape(cast(a[4], DType::i32), {batch, 1}) : Tensor();
@@ -135,11 +148,9 @@ void recurrent(A& a) {
       d.input_bias = narrow(bias, 0, 0, gates * size);
       d.hidden_bias = narrow(bias, 0, gates * size, gates * size);
     }
-    for (std::size_t i = 0; i < per_direction; ++i) {
-      const std::size_t at = static_cast<std::size_t>(direction) * per_direction + i;
-      d.activations.push_back(activation_of(a, names[at], at < alphas.size() ? alphas[at] : kInfinity - kInfinity,
-                                            at < betas.size() ? betas[at] : kInfinity - kInfinity));
-    }
+    for (std::size_t i = 0; i < per_direction; ++i)
+      d.activations.push_back(
+          activation_of(a, names[static_cast<std::size_t>(direction) * per_direction + i], alphas, betas));
     const bool backwards = direction == 1 || way == "reverse";
     const Tensor products = linear(d.x, d.w, d.input_bias);  // of all steps
     State s{d.h, d.c};

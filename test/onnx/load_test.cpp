@@ -75,6 +75,20 @@ WireWriter attribute(std::string_view name, const WireWriter& graph) {
   w.number(20, 5);
   return w;
 }
+WireWriter attribute(std::string_view name, const std::vector<std::string>& words) {
+  WireWriter w;
+  w.text(1, name);
+  for (const std::string& word : words) w.text(9, word);
+  w.number(20, 8);
+  return w;
+}
+WireWriter attribute(std::string_view name, const std::vector<float>& numbers) {
+  WireWriter w;
+  w.text(1, name);
+  w.text(7, floats(numbers));
+  w.number(20, 6);
+  return w;
+}
 WireWriter message_of_node(const NodeParts& n) {
   WireWriter w;
   for (const auto& i : n.inputs) w.text(1, i);
@@ -244,6 +258,48 @@ TEST_F(OnnxLoad, FollowsIfAndLoop) {
                         .outputs = {{"y", 1, {"2"}}}};
   EXPECT_EQ(loaded(model_of(loop))({x, tensor<std::int64_t>(3)})[0].to_vector<float>(), (std::vector<float>{-8, 16}));
   EXPECT_SAYS(run_refusal<UsageError>(model_of(loop), {x, tensor<std::int64_t>(1'000'000)}), "more than 65536 steps");
+}
+
+TEST_F(OnnxLoad, ALoopWithoutStepsHasEmptyScanOutputs) {
+  const GraphParts body{.nodes = {{"Add", {"v", "v"}, {"next"}},
+                                  {"Identity", {"go"}, {"on"}},
+                                  {"Concat", {"v", "v"}, {"pair"}, {attribute("axis", 0)}}},
+                        .inputs = {{"i", 7}, {"go", 9}, {"v", 1}},
+                        .outputs = {{"on", 9}, {"next", 1}, {"pair", 1}}};
+  const GraphParts loop{
+      .nodes = {{"Loop", {"n", "", "x"}, {"y", "pairs"}, {attribute("body", message_of_graph(body))}}},
+      .inputs = {{"x", 1, {"2"}}, {"n", 7, {}}},
+      .outputs = {{"y", 1, {"2"}}, {"pairs", 1, {"n", "4"}}}};
+  const Model model = loaded(model_of(loop));
+  const Tensor x = tensor({-1.0f, 2.0f});
+  EXPECT_EQ(model({x, tensor<std::int64_t>(2)})[1].shape(), (Shape{2, 4}));
+  const std::vector<Tensor> none = model({x, tensor<std::int64_t>(0)});
+  EXPECT_EQ(none[0].to_vector<float>(), (std::vector<float>{-1, 2}));
+  EXPECT_EQ(none[1].shape(), (Shape{0, 4}));
+}
+
+// As ONNX says, and ONNX Runtime does: numbers go in order to the activations that have them.
+TEST_F(OnnxLoad, ActivationsOfRecurrentNetworksTakeTheirNumbersInOrder) {
+  // Gates 0, so h' = (1 - s(0)) f(0 + x) with the state 0: half of f(x).
+  const auto made = [&](const std::string& second, const std::vector<float>& alphas, const std::vector<float>& betas) {
+    const GraphParts graph{
+        .nodes = {{"GRU",
+                   {"x", "w", "r"},
+                   {"", "h"},
+                   {attribute("hidden_size", 1), attribute("activations", std::vector<std::string>{"Sigmoid", second}),
+                    attribute("activation_alpha", alphas), attribute("activation_beta", betas)}}},
+        .inputs = {{"x", 1, {"1", "1", "1"}}},
+        .outputs = {{"h", 1, {"1", "1", "1"}}},
+        .tensors = {{"w", {1, 3, 1}, 1, floats({0, 0, 1})}, {"r", {1, 3, 1}, 1, floats({0, 0, 0})}}};
+    return loaded(model_of(graph))({tensor({-2.0f}, {1, 1, 1})})[0].item<float>();
+  };
+  EXPECT_FLOAT_EQ(made("LeakyRelu", {0.25f}, {}), 0.5f * -0.5f);
+  EXPECT_FLOAT_EQ(made("LeakyRelu", {}, {}), 0.5f * -0.02f);
+  EXPECT_FLOAT_EQ(made("Affine", {3}, {1}), 0.5f * -5);
+  EXPECT_FLOAT_EQ(made("ScaledTanh", {2}, {0.5f}), std::tanh(-1.0f));
+  EXPECT_FLOAT_EQ(made("HardSigmoid", {0.1f}, {0.6f}), 0.5f * 0.4f);
+  EXPECT_FLOAT_EQ(made("Elu", {2}, {}), std::exp(-2.0f) - 1);
+  EXPECT_FLOAT_EQ(made("ThresholdedRelu", {-3}, {}), -1);
 }
 
 TEST_F(OnnxLoad, InlinesFunctionsOfTheFile) {
