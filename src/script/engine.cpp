@@ -207,21 +207,24 @@ double Engine::number(JSValueConst value, std::string_view what) {
     JS_ToFloat64(context, &number, value);
     return number;
   }
-  if (JS_IsBigInt(value)) {
-    std::int64_t whole = 0;
-    checked(JS_ToBigInt64(context, &whole, value));
-    return static_cast<double>(whole);
-  }
+  if (JS_IsBigInt(value)) return static_cast<double>(big_integer(value, what));
   if (JS_IsBool(value)) return JS_VALUE_GET_BOOL(value);
   throw UsageError(fmt::format("{} is {}, not a number", what, inspect(*this, value)));
 }
 
-Extent Engine::integer(JSValueConst value, std::string_view what) {
-  if (JS_IsBigInt(value)) {
-    std::int64_t whole = 0;
-    checked(JS_ToBigInt64(context, &whole, value));
+std::int64_t Engine::big_integer(JSValueConst value, std::string_view what, bool unsigned_too) {
+  std::int64_t whole = 0;
+  checked(JS_ToBigInt64(context, &whole, value));  // modulo 2^64
+  const std::string digits = text(value);
+  if (digits == fmt::to_string(whole) || (unsigned_too && digits == fmt::to_string(static_cast<std::uint64_t>(whole))))
     return whole;
-  }
+  throw UsageError(fmt::format("{} is {}n, which does not fit {}", what,
+                               digits.size() > 40 ? digits.substr(0, 40) + "..." : digits,
+                               unsigned_too ? "u64 or i64" : "i64"));
+}
+
+Extent Engine::integer(JSValueConst value, std::string_view what) {
+  if (JS_IsBigInt(value)) return big_integer(value, what);
   const double real = number(value, what);
   if (std::trunc(real) != real || std::abs(real) > 0x1p53)
     throw UsageError(fmt::format("{} is {}, not a whole number", what, real));

@@ -133,6 +133,8 @@ struct Engine {
   std::string text(JSValueConst value);
   double number(JSValueConst value, std::string_view what);
   Extent integer(JSValueConst value, std::string_view what);
+  /// The bits of a BigInt. Errors: UsageError if it does not fit i64, or u64 where that is `unsigned_too`.
+  std::int64_t big_integer(JSValueConst value, std::string_view what, bool unsigned_too = false);
   /// Length of an array. Errors: UsageError if it is not an array, or longer than `most`.
   std::uint32_t length(JSValueConst array, std::string_view what, std::uint32_t most = 1u << 24);
   bool is_plain_object(JSValueConst value);

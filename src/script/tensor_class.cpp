@@ -265,6 +265,7 @@ struct Reader {
   std::vector<std::int64_t> wholes;
   std::vector<Extent> extents;
   bool any_number = false, any_boolean = false, any_bigint = false;
+  bool is_unsigned = false;  // whether BigInts up to 2^64 fit
 
   void read(JSValueConst value, std::size_t depth) {
     if (JS_IsArray(value)) {
@@ -285,7 +286,7 @@ struct Reader {
     std::int64_t whole = 0;
     if (JS_IsBigInt(value)) {
       any_bigint = true;
-      engine.checked(JS_ToBigInt64(engine.context, &whole, value));
+      whole = engine.big_integer(value, "tensor: an element", is_unsigned);
       numbers.push_back(static_cast<double>(whole));
     } else if (JS_IsBool(value)) {
       any_boolean = true;
@@ -365,6 +366,7 @@ Tensor tensor_from(Engine& engine, JSValueConst data, std::optional<DType> type,
   }
   Reader reader{engine, {}, {}, {}};
   reader.extents.reserve(16);
+  reader.is_unsigned = type == DType::u64;
   reader.read(data, 0);
   const Shape own((std::vector<Extent>(reader.extents)));
   const Shape wanted = shape.value_or(own);

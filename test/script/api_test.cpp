@@ -28,6 +28,16 @@ struct Case {
 };
 
 const Case kCases[] = {
+    {"BigInts beyond 64 bits",
+     R"js(const refused = (f, part) => { try { f(); } catch (e) { if (!e.message.includes(part)) throw e; return; }
+       throw new Error(part + ' was not refused'); };
+     refused(() => tensor([2n ** 63n]), "element is 9223372036854775808n, which does not fit i64");
+     refused(() => tensor([2n ** 64n], { dtype: "u64" }), "does not fit u64 or i64");
+     refused(() => tensor([1n]).add(2n ** 70n), "does not fit i64");
+     refused(() => weft.full([2], -(2n ** 63n) - 1n, "i64"), "does not fit i64");
+     refused(() => tensor([10n ** 100n]), "...n, which");
+     same(String(tensor([2n ** 63n], { dtype: "u64" }).toArray()[0]), "9223372036854775808");
+     same(String(tensor([-(2n ** 63n)]).toArray()[0]), "-9223372036854775808"))js"},
     {"vjp and jvp",
      "const x = tensor([1, 2]), f = (v) => v.mul(v.sum()); const [y, g] = weft.vjp(f, x, tensor([1, 0])); "
      "same([y.toArray(), g.toArray()], [[3, 6], [4, 1]]); const [z, t] = weft.jvp(f, x, tensor([1, 0])); "
