@@ -3,6 +3,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -50,7 +51,16 @@ std::string number_fault(bool whole, const std::string& text) {
 void complete_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 1) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    if (const std::string type = option->get_type_name(); type == "INT" || type == "FLOAT")
+    const std::string type = option->get_type_name();
+    // A range of CLI11 lets NaN pass.
+    if (type.starts_with("FLOAT") && type != "FLOAT")
+      option->check(
+          [](const std::string& text) {
+            return std::isnan(std::strtod(text.c_str(), nullptr)) ? fmt::format("expected a number, got \"{}\"", text)
+                                                                  : "";
+          },
+          "", "no NaN");
+    if (type == "INT" || type == "FLOAT")
       option->check([whole = type == "INT"](const std::string& text) { return number_fault(whole, text); }, "",
                     "number");
     if (!option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "version")
@@ -86,10 +96,26 @@ std::string path_of(const CLI::App& root) {
   return path;
 }
 
+/// The message that a check of CLI11 gives for a number out of its range, in the words of the other messages.
+std::string without_cli11s_range(const std::string& message) {
+  constexpr std::string_view kValue = "Value ", kRange = " not in range ", kTo = " to ";
+  const std::size_t value = message.find(kValue), range = message.find(kRange), to = message.find(kTo, range);
+  if (value == std::string::npos || range == std::string::npos || to == std::string::npos || value > range)
+    return message;
+  const std::string given = message.substr(value + kValue.size(), range - value - kValue.size()),
+                    least = message.substr(range + kRange.size(), to - range - kRange.size()),
+                    most = message.substr(to + kTo.size()), before = message.substr(0, value);
+  if (const std::string fault = number_fault(false, given); !fault.empty()) return before + fault;
+  const double low = std::strtod(least.c_str(), nullptr), high = std::strtod(most.c_str(), nullptr);
+  if (high < 1e300) return fmt::format("{}{} is not from {} to {}", before, given, low, high);
+  const bool is_zero = std::strtod(given.c_str(), nullptr) == 0;  // refused where the least number is above it
+  return fmt::format("{}{} is not {}", before, given, is_zero ? "above 0" : "at least 0");
+}
+
 // Help and version are a success; any other parse error is wrong usage.
 int report(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return finish_output(app.exit(error));
-  std::string message = error.what();
+  std::string message = without_cli11s_range(error.what());
   for (const CLI::App* at = &app; at; at = at->get_subcommands().empty() ? nullptr : at->get_subcommands().back())
     for (const std::string& extra : at->remaining()) {
       message = fmt::format("{}: unknown {} {}.{}", path_of(app),

@@ -112,6 +112,14 @@ class HostileTest(unittest.TestCase):
             for value in ("x", "1e999", "1,5", "--"):
                 self.refused(USAGE, option, "generate", self.model, option, value)
 
+    def test_numbers_out_of_the_range_of_an_option(self):
+        self.refused(USAGE, "--timeout: -1 is not at least 0\n", "operations", "call", "tensor.exp", "--timeout", "-1")
+        self.refused(USAGE, '--timeout: expected a number, got "nan"\n', "workflow", "run", "w.json", "--timeout", "nan")
+        self.refused(USAGE, '--time-limit: expected a number, got "nan"\n', "run", "a.js", "--time-limit", "nan")
+        self.refused(USAGE, "--memory-limit: 0 is not from 1 to 1048576\n", "run", "a.js", "--memory-limit", "0")
+        self.refused(USAGE, "--time-limit: -1 is not from 0 to 10000000\n", "run", "a.js", "--time-limit", "-1")
+        self.refused(USAGE, '--time-limit: expected a number, got "abc"\n', "run", "a.js", "--time-limit", "abc")
+
     def test_names_that_are_none(self):
         self.refused(USAGE, "--cache \"f64\": give f32, f16 or q8", "generate", self.model, "--prompt", "w1", "--cache", "f64")
         for device in ("", "gpu", "webgpu:-1", "webgpu:x", "cpu:1", "webgpu:99999999999"):
