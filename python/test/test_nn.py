@@ -129,6 +129,12 @@ class Modules(unittest.TestCase):
         self.assertEqual((part.path, part.a.path, part.a.weight.tolist()), ("", "a", net.heads.a.weight.tolist()))
         self.assertEqual(net.heads.a.path, "heads.a")
 
+    def test_sequential_has_places(self):
+        net = nn.Sequential(nn.Linear(3, 4), weft.tanh, nn.Linear(4, 2))
+        self.assertEqual((net[0].describe(), net[-1].describe(), net[1]), ("Linear 3 -> 4", "Linear 4 -> 2", weft.tanh))
+        self.assertEqual([step is weft.tanh for step in net], [False, True, False])
+        self.assertRaises(IndexError, lambda: net[3])
+
     def test_module_dict(self):
         heads = nn.ModuleDict({"a": nn.Linear(4, 2)})
         heads["b"] = nn.Identity()

@@ -112,6 +112,14 @@ class Sequential(Module):
     def __len__(self) -> int:
         return len(self._steps)
 
+    def __getitem__(self, index: int) -> Any:
+        """The module or function at a position; -1 is the last."""
+        step = self._steps[index]
+        return self._children[step] if isinstance(step, str) else step
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
     def describe(self) -> str:
         return f"Sequential of {len(self)}"
 
