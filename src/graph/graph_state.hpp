@@ -75,7 +75,8 @@ struct GraphState final : SessionState::Part {
   std::mutex cells_mutex;            // fields of cells, and the lists
   std::condition_variable released;  // signals that a compiled function released a cell
   std::vector<std::shared_ptr<Cell>> pending;
-  std::vector<std::weak_ptr<const Node>> outlived;  // nodes of pending values that were held when these had been computed
+  std::vector<std::weak_ptr<const Node>>
+      outlived;  // nodes of pending values that were held when these had been computed
   std::vector<std::weak_ptr<Cell>> known;
   std::size_t sweep_at = 64;
 
