@@ -75,8 +75,7 @@ struct GraphState final : SessionState::Part {
   std::mutex cells_mutex;            // fields of cells, and the lists
   std::condition_variable released;  // signals that a compiled function released a cell
   std::vector<std::shared_ptr<Cell>> pending;
-  std::vector<std::weak_ptr<const Node>>
-      outlived;  // nodes of pending values that were held when these had been computed
+  std::vector<std::weak_ptr<const Node>> outlived;  // pending nodes that are computed, and may be held
   std::vector<std::weak_ptr<Cell>> known;
   std::size_t sweep_at = 64;
 

@@ -56,8 +56,8 @@ void let_go_of_inputs(NodeRef& node) {
     if (!value->past) value->past = past;
   }
   node = std::move(value);
-  if (const std::shared_ptr<Past> past = past_of(*node))
-    past->prune();  // most of its values were freed with the old node
+  // Most values of its past were freed with the old node.
+  if (const std::shared_ptr<Past> past = past_of(*node)) past->prune();
 }
 
 NodeRef without_history(const NodeRef& root) {
