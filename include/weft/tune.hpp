@@ -31,8 +31,14 @@ struct Example {
   std::vector<bool> counts;  ///< for each token; the first one is never written
 };
 
+/// Two answers to one prompt. The model is to prefer the chosen one.
+struct Preference {
+  Example chosen, rejected;
+};
+
 struct Examples {
   std::vector<Example> all;
+  std::vector<Preference> preferences;  ///< of a file of preferences; `all` is then empty
   std::int64_t cut = 0;    ///< examples that were longer than the context, and lost their end
   std::uint64_t hash = 0;  ///< of the file
 };
@@ -42,6 +48,9 @@ struct Examples {
 ///                                                             also "tools", and "tool_calls" of messages
 ///   {"prompt": "...", "completion": "..."}                    the completion counts, and the token that ends texts behind it
 ///   {"text": "..."}                                           all of it counts, and the token that ends texts behind it
+/// Or each line is a preference: {"prompt": ..., "chosen": ..., "rejected": ...}. The prompt is a text, and the answers are texts, each with
+/// the token that ends texts behind it; or the prompt, which may also be called "messages", is a list of messages, and each answer a list of
+/// messages, one message, or the text of what the assistant says. Without a prompt, what both answers begin with is the prompt.
 /// Any other file is one text, cut into examples of the context; all of it counts.
 /// Errors: FileError that names file and line; UsageError for conversations and a model without a template, or a context below 2.
 Examples read_examples(const std::filesystem::path& file, const llm::Model& model, Extent context);
@@ -51,6 +60,9 @@ struct Rows {
   Extent rows = 0, context = 0;
   std::vector<std::int32_t> tokens, positions, texts, targets;  ///< [rows, context]; a target of -100 does not count
   std::vector<std::int32_t> lengths;                            ///< [rows, kTextsMax]
+  /// Of preferences: chosen texts are in rows 2i, and the rejected ones at the same places of rows 2i + 1.
+  std::vector<std::int32_t> pairs;  ///< [rows / 2, kTextsMax]: the number of each preference, or -1
+  std::vector<float> reference;     ///< [rows, kTextsMax]: log-probabilities of the texts by the reference model; 0 unless set
   static constexpr Extent kTextsMax = 16;                       ///< in a row
   static constexpr std::int32_t kIgnored = -100;
 
@@ -63,20 +75,38 @@ class RowStream {
  public:
   /// Errors: UsageError without examples, or for an example that is longer than the context.
   RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled = true);
-  /// Rows [first, first + count).
+  /// Rows of preferences: two rows have the chosen and the rejected texts of the same preferences.
+  RowStream(std::span<const Preference> preferences, Extent context, std::uint64_t seed, bool shuffled = true);
+  /// Rows [first, first + count). Errors: UsageError for preferences and an odd number.
   Rows batch(std::int64_t first, Extent count);
   /// The number of rows of the first epochs.
   std::int64_t rows_of_epochs(std::int64_t epochs);
 
  private:
+  void add_example(const Example& example);
   void add_epoch();
-  std::span<const Example> examples_;
+  std::vector<const Example*> examples_;  // of preferences chosen and rejected ones take turns
+  Extent sides_ = 1;                      // rows beside each other: 2 of preferences
   Extent context_;
   std::uint64_t seed_;
   bool shuffled_;
-  std::vector<std::vector<std::uint32_t>> rows_;  // numbers of their examples
-  std::vector<std::int64_t> ends_;                // of epochs, in rows
+  std::vector<std::vector<std::uint32_t>> rows_;  // numbers of their examples, or of the preferences of two rows
+  std::vector<std::int64_t> ends_;                // of epochs, in elements of rows_
 };
+
+/// What preferences are learned by. With h = (log p(chosen) - log q(chosen)) - (log p(rejected) - log q(rejected)), where p is the model
+/// that trains and q the reference:
+///   sigmoid  -(1 - s) log sigmoid(beta h) - s log sigmoid(-beta h), s: label_smoothing (DPO, Rafailov et al. 2023, arXiv:2305.18290)
+///   ipo      (h - 1 / (2 beta))^2, of log-probabilities divided by the number of tokens that count (IPO, Azar et al. 2023,
+///            arXiv:2310.12036)
+enum class PreferenceLoss : std::uint8_t { sigmoid, ipo };
+struct PreferenceOptions {
+  PreferenceLoss loss = PreferenceLoss::sigmoid;
+  double beta = 0.1;           ///< how close the model stays to the reference
+  double label_smoothing = 0;  ///< the share of preferences that are taken to be the wrong way round, below 0.5; of the sigmoid alone
+};
+/// "sigmoid" or "ipo". Errors: UsageError.
+PreferenceLoss preference_loss_named(std::string_view name);
 
 struct TunerOptions {
   Extent rank = 16;
@@ -93,6 +123,7 @@ struct TunerOptions {
   Extent accumulate = 1;  ///< batches whose mean gradient makes one update
   bool recompute = true;  ///< layers are computed again for gradients; activations then take one row of each layer
   double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999, clip_norm = 1;  ///< of AdamW
+  PreferenceOptions preference = {};                                    ///< for rows of preferences
 };
 
 /// A model with an adapter that trains. The model's own weights stay as they are, in blocks too. One thread at a time.
@@ -107,6 +138,9 @@ class Tuner {
   struct StepResult {
     Tensor loss;       ///< mean over the targets that count, before the update; of several batches their mean
     Tensor grad_norm;  ///< before clipping; not finite where a step in f16 was left out
+    /// Of preferences, else undefined: the share of them whose chosen text has the larger reward beta (log p - log q), and the mean
+    /// difference of the two rewards.
+    Tensor accuracy, margin;
   };
   /// One update of the adapter. Errors: UsageError unless there are `accumulate` batches, of the same size.
   StepResult step(std::span<const Rows> batches, double learning_rate);
@@ -115,6 +149,15 @@ class Tuner {
   }
   /// The mean loss over rows, without dropout.
   double loss(const Rows& rows);
+  struct Measured {
+    double loss = 0;
+    std::optional<double> accuracy, margin;  ///< of preferences
+  };
+  /// The same, with what a step tells of preferences.
+  Measured measure(const Rows& rows);
+  /// Of each text, the sum of the log-probabilities of its tokens that count, [rows, Rows::kTextsMax]. Before the first step these are
+  /// those of the reference model.
+  std::vector<float> log_probabilities(const Rows& rows);
   /// Logits of every token, f32 [rows * context, vocabulary], by the pass that training takes.
   Tensor logits(const Rows& rows);
 
@@ -123,7 +166,7 @@ class Tuner {
   std::int64_t parameter_count() const;
   double loss_scale() const;  ///< of a run in f16, else 1
   /// Bytes of gradients, activations and scratch of a step, as planned; compiles it for such rows.
-  std::uint64_t planned_bytes(Extent rows, Extent context);
+  std::uint64_t planned_bytes(Extent rows, Extent context, bool of_preferences = false);
 
   /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf.
   void save(const std::filesystem::path& path) const;
@@ -146,7 +189,8 @@ struct Request {
   Extent context = 512, batch = 4;
   std::int64_t steps = 0;  ///< 0: by `epochs`
   double epochs = 1;
-  double learning_rate = 2e-4;                  ///< rises over `warm_up` steps, then falls to 0 along half a cosine
+  /// Rises over `warm_up` steps, then falls to 0 along half a cosine. Without a value 2e-4, or 2e-5 for preferences.
+  std::optional<double> learning_rate = {};
   double warm_up = 10;                          ///< steps, at most a tenth of the run
   std::int64_t log_every = 10, eval_every = 0;  ///< steps; 0 of `eval_every`: a tenth of the run
   std::int64_t checkpoint_every = 100;
@@ -160,10 +204,12 @@ struct Progress {
   std::int64_t step = 0, steps = 0;
   double loss = 0, learning_rate = 0, grad_norm = 0, tokens_per_second = 0, seconds = 0;
   std::optional<double> validation_loss = {};
+  std::optional<double> accuracy = {}, margin = {}, validation_accuracy = {};  ///< of preferences
 };
 struct RunReport {
   std::int64_t steps = 0;
   std::optional<double> first_validation, last_validation, best_validation;  ///< before the first step, and later
+  std::optional<double> last_accuracy;                                       ///< of preferences for validation
   double seconds = 0;
   bool interrupted = false;
 };
@@ -174,7 +220,8 @@ struct Observer {
   std::function<void(std::string_view)> note = {};
 };
 
-/// Trains an adapter by a request. `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
+/// Trains an adapter by a request. For a file of preferences the reference is the model as the run begins: its log-probabilities are
+/// computed once, and kept in the checkpoint. `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
 /// lowest validation loss), metrics.jsonl, loss.svg, run.json, and checkpoint.safetensors, which `resume` goes on from with the same
 /// bits. A stop ends the run after the step at hand, with a checkpoint.
 /// Errors: UsageError, FileError, DeviceError; Error for a loss that is not finite.

@@ -19,7 +19,7 @@ void bind_tuning(nb::module_& m) {
          const nb::dict& given, nb::object function) {
         tune::Request request{.model = model, .data = data, .out = out};
         std::filesystem::path validation, from;
-        std::string precision = "f32";
+        std::string precision = "f32", preference_loss = "sigmoid";
         nb::object device = nb::none();
         bool keeps = false;
         take(given, "validation", validation);
@@ -39,7 +39,11 @@ void bind_tuning(nb::module_& m) {
         take(given, "batch", request.batch);
         take(given, "steps", request.steps);
         take(given, "epochs", request.epochs);
-        take(given, "learning_rate", request.learning_rate);
+        if (given.contains("learning_rate") && !given["learning_rate"].is_none())
+          take(given, "learning_rate", request.learning_rate.emplace());
+        take(given, "beta", request.tuner.preference.beta);
+        take(given, "label_smoothing", request.tuner.preference.label_smoothing);
+        take(given, "preference_loss", preference_loss);
         take(given, "warm_up", request.warm_up);
         take(given, "log_every", request.log_every);
         take(given, "eval_every", request.eval_every);
@@ -51,6 +55,7 @@ void bind_tuning(nb::module_& m) {
         request.tuner.from = from;
         request.tuner.precision = train::precision_named(precision);
         request.tuner.recompute = !keeps;
+        request.tuner.preference.loss = tune::preference_loss_named(preference_loss);
         if (!device.is_none()) request.device = device_from(device.ptr());
         tune::Observer observer;
         observer.step = [&](const tune::Progress& p) {
@@ -62,6 +67,9 @@ void bind_tuning(nb::module_& m) {
           event["steps"] = p.steps;
           event["loss"] = p.loss;
           event["validation_loss"] = number_or_none(p.validation_loss);
+          event["accuracy"] = number_or_none(p.accuracy);
+          event["margin"] = number_or_none(p.margin);
+          event["validation_accuracy"] = number_or_none(p.validation_accuracy);
           event["learning_rate"] = p.learning_rate;
           event["grad_norm"] = p.grad_norm;
           event["tokens_per_second"] = p.tokens_per_second;
@@ -78,6 +86,7 @@ void bind_tuning(nb::module_& m) {
         made["first_validation"] = number_or_none(report.first_validation);
         made["last_validation"] = number_or_none(report.last_validation);
         made["best_validation"] = number_or_none(report.best_validation);
+        made["last_accuracy"] = number_or_none(report.last_accuracy);
         made["seconds"] = report.seconds;
         return made;
       },

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TuneRequest : tune::Request {
-  std::string device_name = "auto", precision = "f32";
+  std::string device_name = "auto", precision = "f32", preference_loss = "sigmoid";
   fs::path template_file;
   std::int64_t threads = 0;
   bool quiet = false, keep_activations = false;
@@ -33,6 +33,8 @@ std::string line_of(const tune::Progress& p) {
   std::string text = fmt::format("step {:>6} of {}", grouped(p.step), grouped(p.steps));
   if (std::isfinite(p.loss)) text += fmt::format("  loss {:.4f}", p.loss);
   if (p.validation_loss) text += fmt::format("  validation {:.4f}", *p.validation_loss);
+  if (p.validation_accuracy) text += fmt::format(" ({:.0f}% right)", *p.validation_accuracy * 100);
+  if (p.accuracy) text += fmt::format("  right {:.0f}%  margin {:.3g}", *p.accuracy * 100, p.margin.value_or(0));
   if (p.step > 0)
     text += fmt::format("  rate {:.2e}  norm {:.3g}  {} tokens/s  {}", p.learning_rate, p.grad_norm,
                         grouped(static_cast<std::int64_t>(p.tokens_per_second)), clock_text(p.seconds));
@@ -42,12 +44,19 @@ std::string line_of(const tune::Progress& p) {
 void print_begin(Console& console, const TuneRequest& r, const llm::Model& model, const tune::Tuner& tuner,
                  const tune::Examples& examples, std::int64_t steps) {
   std::int64_t tokens = 0;
-  for (const tune::Example& example : examples.all) tokens += static_cast<std::int64_t>(example.tokens.size());
+  const auto count = [&](const tune::Example& example) { tokens += static_cast<std::int64_t>(example.tokens.size()); };
+  for (const tune::Example& example : examples.all) count(example);
+  for (const tune::Preference& preference : examples.preferences) {
+    count(preference.chosen);
+    count(preference.rejected);
+  }
+  const std::string data = examples.preferences.empty() ? fmt::format("{} examples", examples.all.size())
+                                                        : fmt::format("{} preferences", examples.preferences.size());
   console.print(fmt::format(
-      "{}\nadapter  {} numbers beside {} products of the layers, rank {}\ndata     {}: {} examples, {} tokens\n"
+      "{}\nadapter  {} numbers beside {} products of the layers, rank {}\ndata     {}: {}, {} tokens\n"
       "run      {}: {} steps of {} rows of {} tokens, {}, {}\n",
       model.describe(), grouped(tuner.parameter_count()), tuner.products().size(), r.tuner.rank, r.data.string(),
-      examples.all.size(), grouped(tokens), r.out.string(), grouped(steps), r.batch * r.tuner.accumulate, r.context,
+      data, grouped(tokens), r.out.string(), grouped(steps), r.batch * r.tuner.accumulate, r.context,
       r.device.to_string(), r.precision));
 }
 
@@ -60,6 +69,7 @@ int run_tune(TuneRequest& r) {
   set_default_device(r.device);
   r.tuner.precision = train::precision_named(r.precision);
   r.tuner.recompute = !r.keep_activations;
+  r.tuner.preference.loss = tune::preference_loss_named(r.preference_loss);
   if (!r.template_file.empty())
     r.chat_template = read_text_file(r.template_file, text::TemplateLimits().max_source_bytes);
   Console console(stdout, r.quiet ? Console::Style::silent : Console::Style::automatic);
@@ -78,6 +88,7 @@ int run_tune(TuneRequest& r) {
   if (report.first_validation && report.last_validation)
     text += fmt::format("validation  {:.4f} before, {:.4f} now, {:.4f} at best\n", *report.first_validation,
                         *report.last_validation, report.best_validation.value_or(*report.last_validation));
+  if (report.last_accuracy) text += fmt::format("right       {:.1f}% of them\n", *report.last_accuracy * 100);
   text += fmt::format("adapter     {0}\nLet it write:  weft generate {1} --adapter {0}\n", r.out.string(),
                       r.model.string());
   console.print(text);
@@ -92,7 +103,9 @@ void set_up_tune(CLI::App& app, Action& action) {
   app.footer(
       "Lines of JSON (.jsonl) are examples: {\"messages\": [{\"role\": ..., \"content\": ...}]}, of which the answers "
       "of "
-      "the\nassistant count; {\"prompt\": ..., \"completion\": ...}; or {\"text\": ...}. Any other file is one text.\n"
+      "the\nassistant count; {\"prompt\": ..., \"completion\": ...}; or {\"text\": ...}. Lines {\"prompt\": ..., "
+      "\"chosen\": ..., \"rejected\": ...}\nare preferences (DPO), whose prompts and answers may be lists of messages. "
+      "Any other file is one text.\n"
       "Writes to OUT: adapter_config.json and adapter_model.safetensors (also read by PEFT), best/, metrics.jsonl,\n"
       "loss.svg, run.json and checkpoint.safetensors. Ctrl-C ends the run after the step at hand, with a checkpoint.");
   app.add_option("model", r.model,
@@ -136,14 +149,26 @@ void set_up_tune(CLI::App& app, Action& action) {
   app.add_option("--from", r.tuner.from, "an adapter to go on with, in a new run")->group(adapter);
   app.add_flag("--gguf", r.to_gguf, "also write adapter.gguf, for llama.cpp")->group(adapter);
 
+  const char* preferences = "Preferences";
+  app.add_option("--beta", r.tuner.preference.beta, "how close the model stays to the reference, which it was at first")
+      ->group(preferences)
+      ->capture_default_str();
+  app.add_option("--preference-loss", r.preference_loss, "sigmoid (DPO) or ipo")
+      ->group(preferences)
+      ->capture_default_str();
+  app.add_option("--label-smoothing", r.tuner.preference.label_smoothing,
+                 "share of preferences that are taken to be the wrong way round")
+      ->group(preferences)
+      ->capture_default_str();
+
   const char* optimizer = "Optimizer";
-  app.add_option("--batch", r.batch, "rows of a batch")->group(optimizer)->capture_default_str();
+  app.add_option("--batch", r.batch, "rows of a batch; of preferences an even number")->group(optimizer)->capture_default_str();
   app.add_option("--accumulate", r.tuner.accumulate, "batches whose mean gradient makes one update")
       ->group(optimizer)
       ->capture_default_str();
-  app.add_option("--learning-rate", r.learning_rate, "largest learning rate; it falls to 0 along half a cosine")
-      ->group(optimizer)
-      ->capture_default_str();
+  app.add_option("--learning-rate", r.learning_rate,
+                 "largest learning rate, which falls to 0 along half a cosine (default: 2e-4, of preferences 2e-5)")
+      ->group(optimizer);
   app.add_option("--warm-up", r.warm_up, "steps over which the learning rate rises; at most a tenth of the run")
       ->group(optimizer)
       ->capture_default_str();

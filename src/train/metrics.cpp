@@ -23,13 +23,19 @@ std::optional<Metrics> parse_line(std::string_view line, const std::string& sour
     Metrics m;
     m.step = json.at("step").get<std::int64_t>();
     m.loss = number_at(json, "loss");
-    if (json.contains("val_loss")) m.val_loss = number_at(json, "val_loss");
     if (json.contains("val_tokens")) m.val_tokens = json.at("val_tokens").get<std::int64_t>();
     m.tokens_per_second = number_at(json, "tokens_per_second");
     m.learning_rate = number_at(json, "learning_rate");
     m.grad_norm = number_at(json, "grad_norm");
     m.seconds = number_at(json, "seconds");
-    if (json.contains("loss_scale")) m.loss_scale = number_at(json, "loss_scale");
+    const auto optional = [&](const char* key, std::optional<double>& number) {
+      if (json.contains(key)) number = number_at(json, key);
+    };
+    optional("val_loss", m.val_loss);
+    optional("loss_scale", m.loss_scale);
+    optional("accuracy", m.accuracy);
+    optional("val_accuracy", m.val_accuracy);
+    optional("margin", m.margin);
     return m;
   } catch (const std::exception&) {
     return std::nullopt;  // torn by a kill, or written by another program
@@ -48,6 +54,9 @@ std::string to_json_line(const Metrics& m) {
   json["learning_rate"] = m.learning_rate;
   json["grad_norm"] = m.grad_norm;
   if (m.loss_scale) json["loss_scale"] = *m.loss_scale;
+  if (m.accuracy) json["accuracy"] = *m.accuracy;
+  if (m.val_accuracy) json["val_accuracy"] = *m.val_accuracy;
+  if (m.margin) json["margin"] = *m.margin;
   json["seconds"] = m.seconds;
   return json.dump();
 }

@@ -36,9 +36,9 @@ class LineReader {
       const std::string_view line = text.substr(begin, end - begin);
       begin = end + 1;
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      add(example_of(parse_json(line, where(), {.max_bytes = std::uint64_t{64} << 20})));
+      take(parse_json(line, where(), {.max_bytes = std::uint64_t{64} << 20}));
     }
-    if (examples_.all.empty()) throw FileError(fmt::format("{}: there is no example in it", file_));
+    if (seen_ == 0) throw FileError(fmt::format("{}: there is no example in it", file_));
     return std::move(examples_);
   }
 
@@ -56,11 +56,24 @@ class LineReader {
     return found->get<std::string>();
   }
 
-  Example example_of(const Json& line) const {
+  void take(const Json& line) {
     if (!line.is_object())
       refuse(
-          "the line is no object; write {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...} or {\"text\": "
-          "...}");
+          "the line is no object; write {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...}, {\"text\": "
+          "...} or {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}");
+    const bool is_preference = line.contains("chosen") || line.contains("rejected");
+    if (seen_++ > 0 && is_preference != are_preferences_)
+      refuse(
+          fmt::format("the line is {}, and those before it are {}; put preferences into a file of their own",
+                      is_preference ? "a preference" : "an example", are_preferences_ ? "preferences" : "examples"));
+    are_preferences_ = is_preference;
+    if (is_preference)
+      add(preference_of(line));
+    else
+      add(example_of(line));
+  }
+
+  Example example_of(const Json& line) const {
     if (line.contains("messages")) return conversation(line);
     if (line.contains("completion")) return completion(line);
     if (line.contains("text")) {
@@ -70,7 +83,8 @@ class LineReader {
     }
     std::string keys;
     for (const auto& [key, value] : line.items()) keys += (keys.empty() ? "" : ", ") + quote(key, 30);
-    refuse(fmt::format("the object has {}; Weft reads \"messages\", \"prompt\" and \"completion\", or \"text\"",
+    refuse(fmt::format("the object has {}; Weft reads \"messages\", \"prompt\" and \"completion\", \"text\", or "
+                       "\"prompt\", \"chosen\" and \"rejected\"",
                        keys.empty() ? "no keys" : keys));
   }
 
@@ -81,45 +95,55 @@ class LineReader {
     std::fill(example.counts.begin() + static_cast<std::ptrdiff_t>(from), example.counts.end(), true);
   }
 
-  Example completion(const Json& line) const {
-    Example example{model_.encode(text_of(line, "prompt")), {}};
+  Example completion(const Json& line) const { return completion(text_of(line, "prompt"), text_of(line, "completion")); }
+  Example completion(const std::string& prompt, const std::string& text) const {
+    Example example{model_.encode(prompt), {}};
     const std::size_t from = example.tokens.size();
-    const std::vector<std::int32_t> written = model_.encode(text_of(line, "completion"), false);
+    const std::vector<std::int32_t> written = model_.encode(text, false);
     example.tokens.insert(example.tokens.end(), written.begin(), written.end());
     finish(example, from);
     return example;
   }
 
-  std::vector<llm::Message> messages_of(const Json& list) const {
-    if (!list.is_array() || list.empty()) refuse("\"messages\" is no list of messages");
+  llm::Message message_of(const Json& given) const {
+    if (!given.is_object()) refuse("a message is no object with \"role\" and \"content\"");
+    llm::Message message{text_of(given, "role"), text_of(given, "content", !given.contains("tool_calls"))};
+    message.reasoning = text_of(given, "reasoning_content", false);
+    message.name = text_of(given, "name", false);
+    message.tool_call_id = text_of(given, "tool_call_id", false);
+    if (const auto calls = given.find("tool_calls"); calls != given.end() && !calls->is_null())
+      message.tool_calls = calls->dump();
+    return message;
+  }
+  std::vector<llm::Message> messages_of(const Json& list, const char* key = "messages") const {
+    if (!list.is_array() || list.empty()) refuse(fmt::format("\"{}\" is no list of messages", key));
     std::vector<llm::Message> messages;
-    for (const Json& given : list) {
-      if (!given.is_object()) refuse("a message is no object with \"role\" and \"content\"");
-      llm::Message message{text_of(given, "role"), text_of(given, "content", !given.contains("tool_calls"))};
-      message.reasoning = text_of(given, "reasoning_content", false);
-      message.name = text_of(given, "name", false);
-      message.tool_call_id = text_of(given, "tool_call_id", false);
-      if (const auto calls = given.find("tool_calls"); calls != given.end() && !calls->is_null())
-        message.tool_calls = calls->dump();
-      messages.push_back(std::move(message));
-    }
+    for (const Json& given : list) messages.push_back(message_of(given));
     return messages;
+  }
+
+  /// The model's template writes the first messages of a conversation, and with `opens` the beginning of an answer.
+  std::vector<std::int32_t> talk(const std::vector<llm::Message>& messages, std::size_t count, bool opens,
+                                 llm::ChatOptions chat) const {
+    chat.add_generation_prompt = opens;
+    try {
+      return model_.chat_tokens({messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)}, chat);
+    } catch (UsageError& error) {
+      if (!model_.has_template()) throw;
+      refuse(error.what());
+    }
+  }
+  static llm::ChatOptions chat_of(const Json& line) {
+    llm::ChatOptions chat;
+    if (const auto tools = line.find("tools"); tools != line.end() && !tools->is_null()) chat.tools = tools->dump();
+    return chat;
   }
 
   /// The template writes the conversation up to each answer, and with it: what is behind the common tokens is the answer.
   Example conversation(const Json& line) const {
     const std::vector<llm::Message> messages = messages_of(line.at("messages"));
-    llm::ChatOptions chat;
-    if (const auto tools = line.find("tools"); tools != line.end() && !tools->is_null()) chat.tools = tools->dump();
-    const auto tokens_of = [&](std::size_t count, bool opens) {
-      chat.add_generation_prompt = opens;
-      try {
-        return model_.chat_tokens({messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(count)}, chat);
-      } catch (UsageError& error) {
-        if (!model_.has_template()) throw;
-        refuse(error.what());
-      }
-    };
+    const llm::ChatOptions chat = chat_of(line);
+    const auto tokens_of = [&](std::size_t count, bool opens) { return talk(messages, count, opens, chat); };
     Example example{tokens_of(messages.size(), false), {}};
     example.counts.assign(example.tokens.size(), false);
     const auto common = [&](const std::vector<std::int32_t>& part) {
@@ -137,7 +161,78 @@ class LineReader {
     return example;
   }
 
-  void add(Example example) {
+  // ---- Preferences
+
+  Preference preference_of(const Json& line) const {
+    for (const char* key : {"chosen", "rejected"})
+      if (!line.contains(key)) refuse(fmt::format("there is no \"{}\" beside the other answer", key));
+    const Json &chosen = line.at("chosen"), &rejected = line.at("rejected");
+    const char* key = line.contains("messages") ? "messages" : "prompt";
+    const auto found = line.find(key);
+    const bool has_prompt = found != line.end() && !found->is_null();
+    if (has_prompt && found->is_array()) {
+      const std::vector<llm::Message> prompt = messages_of(*found, key);
+      return {answer(line, prompt, "chosen"), answer(line, prompt, "rejected")};
+    }
+    if (has_prompt && chosen.is_string() && rejected.is_string()) {
+      const std::string prompt = text_of(line, key);
+      return {completion(prompt, text_of(line, "chosen")), completion(prompt, text_of(line, "rejected"))};
+    }
+    if (has_prompt)
+      refuse(fmt::format("\"{}\" is {}, and an answer is not a text; write both as texts, or the prompt as a list of "
+                         "messages",
+                         key, quote(found->dump(), 60)));
+    if (chosen.is_string() && rejected.is_string()) return texts_with_one_beginning(chosen, rejected);
+    return talks_with_one_beginning(line);
+  }
+
+  /// Behind the prompt, what the template writes for the answer counts.
+  Example answer(const Json& line, const std::vector<llm::Message>& prompt, const char* key) const {
+    std::vector<llm::Message> messages = prompt;
+    const Json& given = line.at(key);
+    if (given.is_string())
+      messages.push_back({"assistant", given.get<std::string>()});
+    else if (given.is_object())
+      messages.push_back(message_of(given));
+    else
+      for (llm::Message& message : messages_of(given, key)) messages.push_back(std::move(message));
+    return answer(line, messages, prompt.size());
+  }
+  Example answer(const Json& line, const std::vector<llm::Message>& messages, std::size_t prompt) const {
+    const llm::ChatOptions chat = chat_of(line);
+    const std::vector<std::int32_t> opened = talk(messages, prompt, true, chat);
+    Example example{talk(messages, messages.size(), false, chat), {}};
+    const auto from = std::mismatch(opened.begin(), opened.end(), example.tokens.begin(), example.tokens.end()).first;
+    example.counts.assign(example.tokens.size(), true);
+    std::fill_n(example.counts.begin(), from - opened.begin(), false);
+    return example;
+  }
+
+  Preference texts_with_one_beginning(const std::string& chosen, const std::string& rejected) const {
+    auto end = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end()).first;
+    // A character stays whole, and a space belongs to the word behind it.
+    while (end != chosen.begin() && end != chosen.end() && (static_cast<unsigned char>(*end) & 0xC0U) == 0x80U) --end;
+    if (end != chosen.begin() && *(end - 1) == ' ') --end;
+    const auto length = static_cast<std::size_t>(end - chosen.begin());
+    const std::string prompt = chosen.substr(0, length);
+    return {completion(prompt, chosen.substr(length)), completion(prompt, rejected.substr(length))};
+  }
+
+  Preference talks_with_one_beginning(const Json& line) const {
+    const Json &chosen = line.at("chosen"), &rejected = line.at("rejected");
+    const std::vector<llm::Message> one = messages_of(chosen, "chosen"), other = messages_of(rejected, "rejected");
+    std::size_t prompt = 0;
+    while (prompt < std::min(one.size(), other.size()) && chosen[prompt] == rejected[prompt]) ++prompt;
+    if (prompt == 0) refuse("\"chosen\" and \"rejected\" begin with different messages; write \"prompt\" too");
+    if (prompt == one.size() || prompt == other.size())
+      refuse("of \"chosen\" and \"rejected\", one has no message that the other does not begin with");
+    return {answer(line, one, prompt), answer(line, other, prompt)};
+  }
+
+  // ---- What is kept
+
+  /// Whether a token that counts is left of the example within the context.
+  bool fits(Example& example) {
     const auto most = static_cast<std::size_t>(context_) + 1;
     if (example.tokens.size() > most) {
       ++examples_.cut;
@@ -145,16 +240,22 @@ class LineReader {
       example.counts.resize(most);
     }
     // What was cut away may be all that counted.
-    if (example.tokens.size() < 2 ||
-        std::find(example.counts.begin() + 1, example.counts.end(), true) == example.counts.end())
-      return;
-    examples_.all.push_back(std::move(example));
+    return example.tokens.size() > 1 &&
+           std::find(example.counts.begin() + 1, example.counts.end(), true) != example.counts.end();
+  }
+  void add(Example example) {
+    if (fits(example)) examples_.all.push_back(std::move(example));
+  }
+  void add(Preference preference) {
+    const bool chosen = fits(preference.chosen), rejected = fits(preference.rejected);
+    if (chosen && rejected) examples_.preferences.push_back(std::move(preference));
   }
 
   const std::string file_;
   const llm::Model& model_;
   const Extent context_;
-  std::int64_t line_ = 0;
+  std::int64_t line_ = 0, seen_ = 0;  // seen_: lines that are not empty
+  bool are_preferences_ = false;
   Examples examples_;
 };
 
@@ -180,7 +281,7 @@ Examples read_examples(const fs::path& file, const llm::Model& model, Extent con
   require_utf8(text, file.string());
   Examples examples =
       holds_lines(file) ? LineReader(file, model, context).read(text) : cut_text(file, text, model, context);
-  if (examples.all.empty())
+  if (examples.all.empty() && examples.preferences.empty())
     throw FileError(fmt::format("{}: no example keeps a token that counts within {} tokens; give a larger context",
                                 file.string(), context));
   examples.hash = xxh64(text);

@@ -27,6 +27,8 @@ struct Metrics {
   double grad_norm = 0;              // before clipping; not finite where a step in f16 was left out
   std::optional<double> loss_scale;  // of runs in f16, after the step
   double seconds = 0;                // of the run so far
+  /// Of runs that learn preferences: the share that the model has right, in the batch and in validation; the mean difference of rewards.
+  std::optional<double> accuracy, val_accuracy, margin;
 };
 
 /// A run that is set up and about to make its first step. The references hold until the run ends.

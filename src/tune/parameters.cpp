@@ -1,0 +1,146 @@
+#include "tune/parameters.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/philox.hpp"
+#include "base/quote.hpp"
+#include "llm/adapter_file.hpp"
+#include "llm/adapter_modules.hpp"
+#include "llm/engine.hpp"
+#include "weft/error.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::tune {
+namespace {
+
+using llm::LowRank;
+using llm::ModelGraph;
+using llm::OpNode;
+using llm::detail::on_device;
+
+/// The names by which a product can be chosen: "q" of the node layer0_q, "q_proj" of its tensor.
+std::vector<std::string> names_of(const std::string& node, const std::string& module) {
+  const std::size_t line = node.starts_with("layer") ? node.find('_') : std::string::npos;
+  return {line == std::string::npos ? node : node.substr(line + 1), module.substr(module.rfind('.') + 1)};
+}
+
+/// The products that get an adapter, in the order of the graph. UsageError for a target that is none.
+std::vector<std::string> chosen_products(const ModelGraph& graph, const std::vector<std::string>& targets) {
+  std::map<std::string, std::string> modules;
+  for (const auto& [module, target] : llm::module_targets(graph)) modules.emplace(target.node, module);
+  std::set<std::string> unused(targets.begin(), targets.end()), known;
+  std::vector<std::string> products;
+  for (const OpNode& node : graph.nodes) {
+    const auto found = modules.find(node.id);
+    if (found == modules.end()) continue;
+    bool is_chosen = targets.empty() && node.layer >= 0;
+    for (const std::string& name : names_of(node.id, found->second)) {
+      known.insert(name);
+      if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
+      is_chosen = true;
+      unused.erase(name);
+    }
+    if (is_chosen) products.push_back(node.id);
+  }
+  if (!unused.empty())
+    throw UsageError(fmt::format("tune: no product of the model is called {}; it has {}", quote(*unused.begin(), 60),
+                                 fmt::join(known, ", ")));
+  if (products.empty()) throw UsageError("tune: the layers of this model have no products that an adapter can change");
+  return products;
+}
+
+/// Uniform in +-1/sqrt(in), as PEFT draws A; B begins at zero, so the model is unchanged at first.
+std::vector<float> drawn(Extent rank, Extent in, std::uint64_t seed, std::uint32_t product) {
+  std::vector<float> values(static_cast<std::size_t>(rank * in));
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  const philox::Key key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+  for (std::size_t i = 0; i < values.size(); i += 4) {
+    const philox::Block words = philox::block(
+        key, {static_cast<std::uint32_t>(i), product, 2, static_cast<std::uint32_t>(philox::Use::parameters)});
+    for (std::size_t j = i; j < std::min(values.size(), i + 4); ++j)
+      values[j] = static_cast<float>((2.0 * static_cast<double>(philox::to_unit_float(words[j - i])) - 1) * bound);
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<LowRank> Parameters::begin_anew(const TunerOptions& options) const {
+  std::vector<LowRank> changes;
+  for (const std::string& id : chosen_products(plain_, options.targets)) {
+    const OpNode& node =
+        *std::find_if(plain_.nodes.begin(), plain_.nodes.end(), [&](const OpNode& n) { return n.id == id; });
+    const auto& weight = plain_.at(node.inputs[1]).shape;
+    LowRank change{id, options.rank, weight[1].value, weight[0].value, {}, {}};
+    change.a = drawn(change.rank, change.in, options.seed, static_cast<std::uint32_t>(changes.size()));
+    change.b.assign(static_cast<std::size_t>(change.out * change.rank), 0.0F);
+    change.scale = options.alpha / static_cast<double>(options.rank);
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+Parameters::Parameters(ModelGraph plain, const TunerOptions& options, Device device)
+    : plain_(std::move(plain)), graph_(plain_) {
+  const std::vector<LowRank> changes =
+      options.from.empty() ? begin_anew(options) : llm::read_adapter(options.from, 1, plain_);
+  for (const LowRank& change : changes) {
+    if (change.scale == 0)
+      throw UsageError(fmt::format("{}: the changes of {} are multiplied by 0, so they cannot train",
+                                   options.from.string(), change.node));
+    llm::add_low_rank(graph_, change.node, change.rank);
+    const std::string a = llm::low_rank_a(change.node), b = llm::low_rank_b(change.node);
+    pairs_.push_back({change.node, change.rank, change.in, change.out, change.scale,
+                      Variable(on_device(change.a, {change.rank, change.in}, device), a, true),
+                      Variable(on_device(change.b, {change.out, change.rank}, device), b, true)});
+  }
+  graph_.validate();
+}
+
+std::vector<Variable> Parameters::variables() const {
+  std::vector<Variable> all;
+  for (const Pair& pair : pairs_) all.insert(all.end(), {pair.a, pair.b});
+  return all;
+}
+
+std::vector<nn::NamedVariable> Parameters::named() const {
+  std::vector<nn::NamedVariable> all;
+  for (const Variable& variable : variables()) all.push_back({variable.name(), variable});
+  return all;
+}
+
+std::map<std::string, Tensor> Parameters::values() const {
+  std::map<std::string, Tensor> values;
+  for (const Pair& pair : pairs_) {
+    values[llm::low_rank_a(pair.node)] = pair.a.value();
+    values[llm::low_rank_b(pair.node)] = pair.b.value() * pair.scale;
+  }
+  return values;
+}
+
+std::vector<std::string> Parameters::products() const {
+  std::vector<std::string> ids;
+  for (const Pair& pair : pairs_) ids.push_back(pair.node);
+  return ids;
+}
+
+std::int64_t Parameters::count() const {
+  std::int64_t count = 0;
+  for (const Variable& variable : variables()) count += variable.numel();
+  return count;
+}
+
+void Parameters::save(const std::filesystem::path& path, double dropout) const {
+  std::vector<LowRank> all;
+  for (const Pair& pair : pairs_)
+    all.push_back({pair.node, pair.rank, pair.in, pair.out, pair.a.value().to_vector<float>(),
+                   pair.b.value().to_vector<float>(), pair.scale});
+  llm::write_adapter(path, all, plain_, {plain_.config.source, dropout});
+}
+
+}  // namespace weft::tune
