@@ -201,6 +201,8 @@ class Run;
 struct BatchState;
 struct ImageRows;
 std::shared_ptr<Engine> engine_of(const Model& model);
+/// A model whose weights have no values: it reads texts, and what it would compute can be planned. Errors: as `fit`.
+Model planned_model(const std::filesystem::path& path, const LoadOptions& options);
 }  // namespace detail
 
 /// What a model goes on from: tokens, and rows of images between them. Copies share the images.
@@ -352,6 +354,7 @@ class Model {
  private:
   friend class Batch;
   friend std::shared_ptr<detail::Engine> detail::engine_of(const Model& model);
+  friend Model detail::planned_model(const std::filesystem::path& path, const LoadOptions& options);
   friend Model load(const std::filesystem::path& path, const LoadOptions& options);
   explicit Model(std::shared_ptr<detail::Engine> engine) : engine_(std::move(engine)) {}
   Prompt prompt_of(const jinja::Rendered& chat, const std::vector<Message>& messages) const;

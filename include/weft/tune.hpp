@@ -39,8 +39,8 @@ struct Preference {
 struct Examples {
   std::vector<Example> all;
   std::vector<Preference> preferences;  ///< of a file of preferences; `all` is then empty
-  std::int64_t cut = 0;    ///< examples that were longer than the context, and lost their end
-  std::uint64_t hash = 0;  ///< of the file
+  std::int64_t cut = 0;                 ///< examples that were longer than the context, and lost their end
+  std::uint64_t hash = 0;               ///< of the file
 };
 
 /// A file of examples. Lines of JSON (.jsonl, .json, .ndjson), each an object:
@@ -62,8 +62,9 @@ struct Rows {
   std::vector<std::int32_t> lengths;                            ///< [rows, kTextsMax]
   /// Of preferences: chosen texts are in rows 2i, and the rejected ones at the same places of rows 2i + 1.
   std::vector<std::int32_t> pairs;  ///< [rows / 2, kTextsMax]: the number of each preference, or -1
-  std::vector<float> reference;     ///< [rows, kTextsMax]: log-probabilities of the texts by the reference model; 0 unless set
-  static constexpr Extent kTextsMax = 16;                       ///< in a row
+  std::vector<float>
+      reference;  ///< [rows, kTextsMax]: log-probabilities of the texts by the reference model; 0 unless set
+  static constexpr Extent kTextsMax = 16;  ///< in a row
   static constexpr std::int32_t kIgnored = -100;
 
   std::int64_t counted() const;  ///< targets that count
@@ -74,9 +75,12 @@ struct Rows {
 class RowStream {
  public:
   /// Errors: UsageError without examples, or for an example that is longer than the context.
-  RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled = true);
+  /// Errors too: `texts` in a row outside 1 to Rows::kTextsMax.
+  RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled = true,
+            Extent texts = Rows::kTextsMax);
   /// Rows of preferences: two rows have the chosen and the rejected texts of the same preferences.
-  RowStream(std::span<const Preference> preferences, Extent context, std::uint64_t seed, bool shuffled = true);
+  RowStream(std::span<const Preference> preferences, Extent context, std::uint64_t seed, bool shuffled = true,
+            Extent texts = Rows::kTextsMax);
   /// Rows [first, first + count). Errors: UsageError for preferences and an odd number.
   Rows batch(std::int64_t first, Extent count);
   /// The number of rows of the first epochs.
@@ -87,7 +91,7 @@ class RowStream {
   void add_epoch();
   std::vector<const Example*> examples_;  // of preferences chosen and rejected ones take turns
   Extent sides_ = 1;                      // rows beside each other: 2 of preferences
-  Extent context_;
+  Extent context_, texts_;
   std::uint64_t seed_;
   bool shuffled_;
   std::vector<std::vector<std::uint32_t>> rows_;  // numbers of their examples, or of the preferences of two rows
@@ -102,8 +106,9 @@ class RowStream {
 enum class PreferenceLoss : std::uint8_t { sigmoid, ipo };
 struct PreferenceOptions {
   PreferenceLoss loss = PreferenceLoss::sigmoid;
-  double beta = 0.1;           ///< how close the model stays to the reference
-  double label_smoothing = 0;  ///< the share of preferences that are taken to be the wrong way round, below 0.5; of the sigmoid alone
+  double beta = 0.1;  ///< how close the model stays to the reference
+  double label_smoothing =
+      0;  ///< the share of preferences that are taken to be the wrong way round, below 0.5; of the sigmoid alone
 };
 /// "sigmoid" or "ipo". Errors: UsageError.
 PreferenceLoss preference_loss_named(std::string_view name);
@@ -112,10 +117,13 @@ struct TunerOptions {
   Extent rank = 16;
   double alpha = 32;   ///< changes are multiplied by alpha / rank
   double dropout = 0;  ///< probability that an input of A becomes 0 while training
+  /// Rows of the changed matrices get lengths m that train too: W' = m (W + B A) / |W + B A|, of which the length below has no gradient
+  /// (DoRA, Liu et al. 2024, arXiv:2402.09353).
+  bool dora = false;
   /// Which products of the layers get an adapter: by the last part of their name in a folder ("q_proj") or in the graph ("q"), see
   /// `llm::Model::describe(true)`. "lm_head" is that of the head. Empty: all products of the layers.
   std::vector<std::string> targets = {};
-  /// An adapter to go on with; `rank`, `alpha` and `targets` are then its own.
+  /// An adapter to go on with; `rank`, `alpha`, `dora` and `targets` are then its own.
   std::filesystem::path from = {};
   std::uint64_t seed = 1;
   /// Of products, attention and activations; the adapter and its moments are f32. f16 scales the loss.
@@ -123,14 +131,14 @@ struct TunerOptions {
   Extent accumulate = 1;  ///< batches whose mean gradient makes one update
   bool recompute = true;  ///< layers are computed again for gradients; activations then take one row of each layer
   double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999, clip_norm = 1;  ///< of AdamW
-  PreferenceOptions preference = {};                                    ///< for rows of preferences
+  PreferenceOptions preference = {};                                     ///< for rows of preferences
 };
 
 /// A model with an adapter that trains. The model's own weights stay as they are, in blocks too. One thread at a time.
 class Tuner {
  public:
-  /// Errors: UsageError for numbers out of range, targets that the model has no product for, models with states, and a model that is
-  /// divided over several devices; FileError for `from`.
+  /// Errors: UsageError for numbers out of range, targets that the model has no product for, and a model that is divided over several
+  /// devices; FileError for `from`.
   Tuner(const llm::Model& model, const TunerOptions& options);
   ~Tuner();
   Tuner(Tuner&&) noexcept;
@@ -142,7 +150,8 @@ class Tuner {
     /// difference of the two rewards.
     Tensor accuracy, margin;
   };
-  /// One update of the adapter. Errors: UsageError unless there are `accumulate` batches, of the same size.
+  /// One update of the adapter. Errors: UsageError unless there are `accumulate` batches, of the same size; for rows of more texts
+  /// than `texts_of_row`.
   StepResult step(std::span<const Rows> batches, double learning_rate);
   StepResult step(std::initializer_list<Rows> batches, double learning_rate) {
     return step(std::span(batches.begin(), batches.size()), learning_rate);
@@ -161,12 +170,18 @@ class Tuner {
   /// Logits of every token, f32 [rows * context, vocabulary], by the pass that training takes.
   Tensor logits(const Rows& rows);
 
+  /// The most texts that a row may have: one where layers keep states of what they have read, else Rows::kTextsMax.
+  Extent texts_of_row() const;
   /// Products that have an adapter, by their ids in the graph.
   std::vector<std::string> products() const;
   std::int64_t parameter_count() const;
   double loss_scale() const;  ///< of a run in f16, else 1
   /// Bytes of gradients, activations and scratch of a step, as planned; compiles it for such rows.
   std::uint64_t planned_bytes(Extent rows, Extent context, bool of_preferences = false);
+  /// The same of a measurement.
+  std::uint64_t planned_measure_bytes(Extent rows, Extent context, bool of_preferences = false);
+  /// Bytes of what trains, of AdamW's moments, and of the sum of gradients where batches accumulate.
+  std::uint64_t trained_bytes() const;
 
   /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf.
   void save(const std::filesystem::path& path) const;
@@ -194,10 +209,37 @@ struct Request {
   double warm_up = 10;                          ///< steps, at most a tenth of the run
   std::int64_t log_every = 10, eval_every = 0;  ///< steps; 0 of `eval_every`: a tenth of the run
   std::int64_t checkpoint_every = 100;
+  std::uint64_t device_memory = 0;  ///< bytes that the run may take on the device; 0: what the CPU has free
   bool resume = false;
   bool to_gguf = false;  ///< also writes adapter.gguf
   std::string chat_template = {};
 };
+
+/// How much memory a run takes on its device, and how long it is.
+struct RunNeed {
+  Device device;
+  Extent batch = 0, context = 0;
+  std::size_t examples = 0;  ///< or preferences
+  std::int64_t steps = 0, parameters = 0;
+  DType precision = DType::f32;
+  std::uint64_t weights = 0;  ///< of the model, as the device holds them
+  std::uint64_t trained =
+      0;  ///< what trains in f32, AdamW's moments, and the sum of gradients of a run that accumulates
+  /// Gradients, activations and scratch of a step, and those of a measurement of the validation loss, as planned.
+  std::uint64_t step = 0, validation = 0;
+  /// `Request::device_memory`, or else the free memory of the host for the CPU. A GPU does not tell; nothing then.
+  std::optional<std::uint64_t> available;
+  bool fits = true;                     ///< true where nothing is known
+  std::optional<Extent> largest_batch;  ///< that fits, as planned; 0: none. Nothing where `available` is not known
+
+  std::uint64_t total() const { return weights + trained + step + validation; }
+  /// A table for people.
+  std::string to_string() const;
+};
+/// What the run of a request would take. The configuration, the tokenizer and the data are read; no weight is. A step is compiled for
+/// the device, so its plan is the one that would run, but nothing runs, and nothing is written.
+/// Errors: as `run`, but for those of weights' values and of files that it writes.
+RunNeed run_need(const Request& request);
 
 /// What a run tells while it goes on. All are called on its thread.
 struct Progress {

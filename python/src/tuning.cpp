@@ -10,6 +10,53 @@ namespace weft::python {
 
 namespace {
 nb::object number_or_none(const std::optional<double>& value) { return value ? nb::cast(*value) : nb::none(); }
+
+tune::Request request_of(const std::filesystem::path& model, const std::filesystem::path& data,
+                         const std::filesystem::path& out, const nb::dict& given) {
+  tune::Request request{.model = model, .data = data, .out = out};
+  std::filesystem::path validation, from;
+  std::string precision = "f32", preference_loss = "sigmoid";
+  nb::object device = nb::none();
+  bool keeps = false;
+  take(given, "validation", validation);
+  take(given, "from_adapter", from);
+  take(given, "precision", precision);
+  take(given, "device", device);
+  take(given, "keep_activations", keeps);
+  take(given, "rank", request.tuner.rank);
+  take(given, "alpha", request.tuner.alpha);
+  take(given, "dropout", request.tuner.dropout);
+  take(given, "dora", request.tuner.dora);
+  take(given, "targets", request.tuner.targets);
+  take(given, "seed", request.tuner.seed);
+  take(given, "accumulate", request.tuner.accumulate);
+  take(given, "weight_decay", request.tuner.weight_decay);
+  take(given, "clip_norm", request.tuner.clip_norm);
+  take(given, "context", request.context);
+  take(given, "batch", request.batch);
+  take(given, "steps", request.steps);
+  take(given, "epochs", request.epochs);
+  if (given.contains("learning_rate") && !given["learning_rate"].is_none())
+    take(given, "learning_rate", request.learning_rate.emplace());
+  take(given, "beta", request.tuner.preference.beta);
+  take(given, "label_smoothing", request.tuner.preference.label_smoothing);
+  take(given, "preference_loss", preference_loss);
+  take(given, "warm_up", request.warm_up);
+  take(given, "log_every", request.log_every);
+  take(given, "eval_every", request.eval_every);
+  take(given, "checkpoint_every", request.checkpoint_every);
+  take(given, "device_memory", request.device_memory);
+  take(given, "resume", request.resume);
+  take(given, "gguf", request.to_gguf);
+  take(given, "chat_template", request.chat_template);
+  request.validation = validation;
+  request.tuner.from = from;
+  request.tuner.precision = train::precision_named(precision);
+  request.tuner.recompute = !keeps;
+  request.tuner.preference.loss = tune::preference_loss_named(preference_loss);
+  if (!device.is_none()) request.device = device_from(device.ptr());
+  return request;
+}
 }  // namespace
 
 void bind_tuning(nb::module_& m) {
@@ -17,46 +64,7 @@ void bind_tuning(nb::module_& m) {
       "_tune",
       [](const std::filesystem::path& model, const std::filesystem::path& data, const std::filesystem::path& out,
          const nb::dict& given, nb::object function) {
-        tune::Request request{.model = model, .data = data, .out = out};
-        std::filesystem::path validation, from;
-        std::string precision = "f32", preference_loss = "sigmoid";
-        nb::object device = nb::none();
-        bool keeps = false;
-        take(given, "validation", validation);
-        take(given, "from_adapter", from);
-        take(given, "precision", precision);
-        take(given, "device", device);
-        take(given, "keep_activations", keeps);
-        take(given, "rank", request.tuner.rank);
-        take(given, "alpha", request.tuner.alpha);
-        take(given, "dropout", request.tuner.dropout);
-        take(given, "targets", request.tuner.targets);
-        take(given, "seed", request.tuner.seed);
-        take(given, "accumulate", request.tuner.accumulate);
-        take(given, "weight_decay", request.tuner.weight_decay);
-        take(given, "clip_norm", request.tuner.clip_norm);
-        take(given, "context", request.context);
-        take(given, "batch", request.batch);
-        take(given, "steps", request.steps);
-        take(given, "epochs", request.epochs);
-        if (given.contains("learning_rate") && !given["learning_rate"].is_none())
-          take(given, "learning_rate", request.learning_rate.emplace());
-        take(given, "beta", request.tuner.preference.beta);
-        take(given, "label_smoothing", request.tuner.preference.label_smoothing);
-        take(given, "preference_loss", preference_loss);
-        take(given, "warm_up", request.warm_up);
-        take(given, "log_every", request.log_every);
-        take(given, "eval_every", request.eval_every);
-        take(given, "checkpoint_every", request.checkpoint_every);
-        take(given, "resume", request.resume);
-        take(given, "gguf", request.to_gguf);
-        take(given, "chat_template", request.chat_template);
-        request.validation = validation;
-        request.tuner.from = from;
-        request.tuner.precision = train::precision_named(precision);
-        request.tuner.recompute = !keeps;
-        request.tuner.preference.loss = tune::preference_loss_named(preference_loss);
-        if (!device.is_none()) request.device = device_from(device.ptr());
+        const tune::Request request = request_of(model, data, out, given);
         tune::Observer observer;
         observer.step = [&](const tune::Progress& p) {
           const nb::gil_scoped_acquire gil;
@@ -91,6 +99,30 @@ void bind_tuning(nb::module_& m) {
         return made;
       },
       nb::arg("model"), nb::arg("data"), nb::arg("out"), nb::arg("options"), nb::arg("observer").none());
+  m.def(
+      "_tune_need",
+      [](const std::filesystem::path& model, const std::filesystem::path& data, const nb::dict& given) {
+        const tune::Request request = request_of(model, data, {}, given);
+        tune::RunNeed need;
+        {
+          const nb::gil_scoped_release free;
+          need = tune::run_need(request);
+        }
+        nb::dict made;
+        made["steps"] = need.steps;
+        made["examples"] = need.examples;
+        made["parameters"] = need.parameters;
+        made["weights"] = need.weights;
+        made["trained"] = need.trained;
+        made["step"] = need.step;
+        made["validation"] = need.validation;
+        made["total"] = need.total();
+        made["available"] = need.available ? nb::cast(*need.available) : nb::none();
+        made["fits"] = need.fits;
+        made["largest_batch"] = need.largest_batch ? nb::cast(*need.largest_batch) : nb::none();
+        return made;
+      },
+      nb::arg("model"), nb::arg("data"), nb::arg("options"));
 }
 
 }  // namespace weft::python

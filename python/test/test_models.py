@@ -198,6 +198,16 @@ class LanguageModels(unittest.TestCase):
             self.assertEqual(tuned.generate("7: say it ", max_tokens=6, temperature=0).result().text, "please")
             off = weft.llm.load(self.folder.name, device="cpu", adapters=[(run.folder, 0)])
             np.testing.assert_array_equal(off.forward([1, 2, 3]).numpy(), self.model.forward([1, 2, 3]).numpy())
+            need = weft.tune.need(self.folder.name, data, rank=4, context=32, steps=40, device="cpu")
+            self.assertEqual((need.steps, need.examples, need.fits), (40, 30, True))
+            self.assertEqual(need.total, need.weights + need.trained + need.step + need.validation)
+            with open(data, "w", encoding="utf-8") as file:
+                for i in range(30):
+                    file.write(json.dumps({"prompt": f"{i}: say it ", "chosen": "please", "rejected": "now"}) + "\n")
+            preferred = weft.tune.run(self.folder.name, data, os.path.join(folder, "preferred"), rank=4, context=32, steps=20, learning_rate=2e-2,
+                                      device="cpu", beta=0.3, dora=True, observer=events.append)
+            self.assertEqual(preferred.last_accuracy, 1)
+            self.assertGreater(events[-1]["margin"], 0)
             with self.assertRaisesRegex(TypeError, "unknown option 'ranks'"):
                 weft.tune.run(self.folder.name, data, out, ranks=4)
             with self.assertRaisesRegex(ValueError, "the folder has a run"):

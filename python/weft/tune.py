@@ -10,9 +10,9 @@ from typing import Any
 from . import _weft
 from .io import Path
 
-_OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activations", "rank", "alpha", "dropout", "targets", "seed", "accumulate",
+_OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activations", "rank", "alpha", "dropout", "dora", "targets", "seed", "accumulate",
             "weight_decay", "clip_norm", "context", "batch", "steps", "epochs", "learning_rate", "warm_up", "log_every", "eval_every",
-            "checkpoint_every", "resume", "gguf", "chat_template", "beta", "preference_loss", "label_smoothing"}
+            "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing"}
 
 
 @dataclass
@@ -28,15 +28,43 @@ class Run:
     seconds: float
 
 
-def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any]], Any] | None = None, **options: Any) -> Run:
-    """Trains an adapter of a model on examples: lines of JSON with "messages", "prompt" and "completion", or "text"; preferences with
-    "prompt", "chosen" and "rejected" (DPO); or a text. The folder `out` gets the adapter as PEFT reads it, metrics, the curve and a checkpoint, from which resume=True goes on.
+@dataclass
+class Need:
+    """What a run takes, in bytes where nothing else is said."""
 
-    Options: rank, alpha, dropout, targets (["q_proj", "v_proj"]; all products of the layers), from_adapter, epochs, steps, context, batch,
-    accumulate, learning_rate, warm_up, weight_decay, clip_norm, precision ("f32", "bf16", "f16"), keep_activations, seed, device,
-    validation, log_every, eval_every, checkpoint_every, resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid",
-    "ipo") and label_smoothing. `observer` gets each logged step as a dictionary."""
+    steps: int  # updates
+    examples: int  # or preferences
+    parameters: int  # numbers that train
+    weights: int  # of the model, as the device holds them
+    trained: int  # what trains, AdamW's moments, and the sum of gradients of a run that accumulates
+    step: int  # gradients, activations and scratch, as planned
+    validation: int  # activations and scratch, as planned
+    total: int
+    available: int | None  # device_memory, or what the CPU has free
+    fits: bool
+    largest_batch: int | None  # that fits; 0: none
+
+
+def _check(options: dict[str, Any], function: str) -> None:
     unknown = set(options) - _OPTIONS
     if unknown:
-        raise TypeError(f"tune.run: unknown option {sorted(unknown)[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+        raise TypeError(f"tune.{function}: unknown option {sorted(unknown)[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+
+
+def need(model: Path, data: Path, **options: Any) -> Need:
+    """What `run` with the same options would take. The data is read and a step is planned; no weight is read, and nothing is written."""
+    _check(options, "need")
+    return Need(**_weft._tune_need(os.fspath(model), os.fspath(data), options))
+
+
+def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any]], Any] | None = None, **options: Any) -> Run:
+    """Trains an adapter of a model on examples: lines of JSON with "messages", "prompt" and "completion", or "text"; preferences with
+    "prompt", "chosen" and "rejected" (DPO); or a text. The folder `out` gets the adapter as PEFT reads it, metrics, the curve and a
+    checkpoint, from which resume=True goes on.
+
+    Options: rank, alpha, dropout, dora, targets (["q_proj", "v_proj"]; all products of the layers), from_adapter, epochs, steps, context, batch,
+    accumulate, learning_rate, warm_up, weight_decay, clip_norm, precision ("f32", "bf16", "f16"), keep_activations, seed, device,
+    validation, log_every, eval_every, checkpoint_every, resume, gguf, chat_template, device_memory; for preferences also beta, preference_loss ("sigmoid",
+    "ipo") and label_smoothing. `observer` gets each logged step as a dictionary."""
+    _check(options, "run")
     return Run(os.fspath(out), **_weft._tune(os.fspath(model), os.fspath(data), os.fspath(out), options, observer))

@@ -26,7 +26,8 @@ struct TuneRequest : tune::Request {
   std::string device_name = "auto", precision = "f32", preference_loss = "sigmoid";
   fs::path template_file;
   std::int64_t threads = 0;
-  bool quiet = false, keep_activations = false;
+  std::string memory;
+  bool quiet = false, keep_activations = false, is_dry_run = false;
 };
 
 std::string line_of(const tune::Progress& p) {
@@ -52,15 +53,16 @@ void print_begin(Console& console, const TuneRequest& r, const llm::Model& model
   }
   const std::string data = examples.preferences.empty() ? fmt::format("{} examples", examples.all.size())
                                                         : fmt::format("{} preferences", examples.preferences.size());
-  console.print(fmt::format(
-      "{}\nadapter  {} numbers beside {} products of the layers, rank {}\ndata     {}: {}, {} tokens\n"
-      "run      {}: {} steps of {} rows of {} tokens, {}, {}\n",
-      model.describe(), grouped(tuner.parameter_count()), tuner.products().size(), r.tuner.rank, r.data.string(),
-      data, grouped(tokens), r.out.string(), grouped(steps), r.batch * r.tuner.accumulate, r.context,
-      r.device.to_string(), r.precision));
+  console.print(
+      fmt::format("{}\nadapter  {} numbers beside {} products of the layers, rank {}\ndata     {}: {}, {} tokens\n"
+                  "run      {}: {} steps of {} rows of {} tokens, {}, {}\n",
+                  model.describe(), grouped(tuner.parameter_count()), tuner.products().size(), r.tuner.rank,
+                  r.data.string(), data, grouped(tokens), r.out.string(), grouped(steps), r.batch * r.tuner.accumulate,
+                  r.context, r.device.to_string(), r.precision));
 }
 
 int run_tune(TuneRequest& r) {
+  if (r.out.empty() && !r.is_dry_run) throw UsageError("--out is missing: the folder that the run writes to");
   ModelOptions threads;
   threads.threads = r.threads;
   use_threads(threads);
@@ -72,6 +74,12 @@ int run_tune(TuneRequest& r) {
   r.tuner.preference.loss = tune::preference_loss_named(r.preference_loss);
   if (!r.template_file.empty())
     r.chat_template = read_text_file(r.template_file, text::TemplateLimits().max_source_bytes);
+  if (!r.memory.empty()) r.device_memory = parse_bytes(r.memory);
+  if (r.is_dry_run) {
+    const tune::RunNeed need = tune::run_need(r);
+    put_text(need.to_string());
+    return need.fits ? kOk : kFailure;
+  }
   Console console(stdout, r.quiet ? Console::Style::silent : Console::Style::automatic);
   std::optional<StopOnInterrupt> interrupts;  // from the first step on: before it there is nothing to save
   std::stop_source stop;
@@ -119,7 +127,15 @@ void set_up_tune(CLI::App& app, Action& action) {
   app.add_option("--validation", r.validation,
                  "other examples, to measure with (default: the last twentieth of --data)")
       ->group(run);
-  app.add_option("--out", r.out, "folder of the run")->group(run)->required();
+  app.add_option("--out", r.out, "folder of the run")->group(run);
+  app.add_flag("--dry-run", r.is_dry_run,
+               "reads the data and plans a step, without the weights: the memory of the run, its steps, the largest "
+               "batch that "
+               "fits, and whether the run fits (the exit code); writes nothing")
+      ->group(run);
+  app.add_option("--device-memory", r.memory,
+                 "what the run may take on the device, as 6G (default: what the CPU has free)")
+      ->group(run);
   app.add_flag("--resume", r.resume, "go on with the run in OUT, with the same options")->group(run);
   app.add_option("--device", r.device_name, "auto, cpu, webgpu or webgpu:INDEX")->group(run)->capture_default_str();
   app.add_option("--threads", r.threads, "CPU threads; 0: one for each core")->group(run)->capture_default_str();
@@ -141,6 +157,7 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->group(adapter)
       ->capture_default_str();
   app.add_option("--dropout", r.tuner.dropout, "of what the adapter reads")->group(adapter)->capture_default_str();
+  app.add_flag("--dora", r.tuner.dora, "also train the lengths of the rows of changed matrices (DoRA)")->group(adapter);
   app.add_option("--targets", r.tuner.targets,
                  "products that get an adapter, as in q_proj,v_proj (default: all products of the layers)")
       ->delimiter(',')
@@ -162,7 +179,9 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->capture_default_str();
 
   const char* optimizer = "Optimizer";
-  app.add_option("--batch", r.batch, "rows of a batch; of preferences an even number")->group(optimizer)->capture_default_str();
+  app.add_option("--batch", r.batch, "rows of a batch; of preferences an even number")
+      ->group(optimizer)
+      ->capture_default_str();
   app.add_option("--accumulate", r.tuner.accumulate, "batches whose mean gradient makes one update")
       ->group(optimizer)
       ->capture_default_str();

@@ -23,6 +23,10 @@ void append(LowRank& to, const LowRank& more) {
     b.insert(b.end(), more_b.begin() + static_cast<std::ptrdiff_t>(row * second),
              more_b.begin() + static_cast<std::ptrdiff_t>((row + 1) * second));
   }
+  if (!more.gain.empty()) {
+    if (to.gain.empty()) to.gain.assign(out, 1.0F);
+    for (std::size_t row = 0; row < out; ++row) to.gain[row] += more.gain[row] - 1;
+  }
   to.a.insert(to.a.end(), more.a.begin(), more.a.end());
   to.b = std::move(b);
   to.rank += more.rank;
@@ -39,9 +43,11 @@ std::vector<float> LowRank::scaled_b() const {
 std::string low_rank_a(std::string_view node) { return fmt::format("{}.lora_a", node); }
 std::string low_rank_b(std::string_view node) { return fmt::format("{}.lora_b", node); }
 
+std::string low_rank_gain(std::string_view node) { return fmt::format("{}.lora_gain", node); }
+
 bool takes_low_rank(const OpNode& node) { return node.op == OpType::matmul; }
 
-void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank) {
+void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank, bool has_gain) {
   const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const OpNode& n) { return n.id == id; });
   if (found == graph.nodes.end() || !takes_low_rank(*found))
     throw InternalError(fmt::format("model graph: {} is no product", id));
@@ -59,11 +65,23 @@ void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank) {
   add_tensor(low, {shape[0], rank}, TensorStorage::activation);
   add_tensor(change, shape, TensorStorage::activation);
   const Extent layer = product.layer;
-  const OpNode added[] = {{low, OpType::matmul, {x, low_rank_a(id)}, low, {}, layer},
-                          {change, OpType::matmul, {low, low_rank_b(id)}, change, {}, layer},
-                          {std::string(id), OpType::add, {plain, change}, y, {}, layer}};
+  std::vector<std::string> change_inputs = {low, low_rank_b(id)};
+  std::vector<OpNode> added;
+  std::string base = plain;
+  if (has_gain) {
+    base = product.id + "_gained";
+    add_tensor(low_rank_gain(id), {shape[1]}, TensorStorage::adapter);
+    add_tensor(base, shape, TensorStorage::activation);
+    added.push_back({base, OpType::mul, {plain, low_rank_gain(id)}, base, {}, layer});
+    // The bias is added behind the gain.
+    change_inputs.insert(change_inputs.end(), product.inputs.begin() + 2, product.inputs.end());
+    product.inputs.resize(2);
+  }
+  added.push_back({low, OpType::matmul, {x, low_rank_a(id)}, low, {}, layer});
+  added.push_back({change, OpType::matmul, std::move(change_inputs), change, {}, layer});
+  added.push_back({std::string(id), OpType::add, {base, change}, y, {}, layer});
   product.id = product.output = plain;
-  graph.nodes.insert(found + 1, std::begin(added), std::end(added));
+  graph.nodes.insert(found + 1, added.begin(), added.end());
 }
 
 std::vector<LowRank> joined(const ModelGraph& graph, std::span<const std::vector<LowRank>> adapters) {
@@ -73,6 +91,8 @@ std::vector<LowRank> joined(const ModelGraph& graph, std::span<const std::vector
     for (const std::vector<LowRank>& adapter : adapters)
       for (const LowRank& change : adapter) {
         if (change.node != node.id) continue;
+        if (!change.magnitude.empty())
+          throw InternalError(fmt::format("llm: the magnitudes of {} are no gains yet", change.node));
         if (own)
           append(*own, change);
         else

@@ -34,7 +34,7 @@ constexpr Extent kRankMax = 4096;
 
 /// A pair of matrices as a file has them, and by what it multiplies them.
 struct Found {
-  const io::SourceTensor *a = nullptr, *b = nullptr;
+  const io::SourceTensor *a = nullptr, *b = nullptr, *magnitude = nullptr;
   std::optional<double> alpha = {};
 };
 
@@ -64,7 +64,16 @@ ModuleChanges read_pairs(const io::TensorSource& source, const std::map<std::str
       return read;
     };
     ModuleChange change{a[0], a[1], b[0], values(*found.a), values(*found.b)};
-    change.scale = scale * factor(module, a[0]);
+    change.scale = factor(module, a[0]);
+    if (found.magnitude) {
+      if (found.magnitude->shape != Shape{b[0]})
+        refuse(where, fmt::format("{}: magnitudes {} of a matrix with {} rows", quote(module, 120),
+                                  found.magnitude->shape.to_string(), b[0]));
+      change.magnitude = values(*found.magnitude);
+      change.strength = scale;
+    } else {
+      change.scale *= scale;
+    }
     modules.emplace(module, std::move(change));
   }
   return modules;
@@ -106,8 +115,6 @@ ModuleChanges read_folder(const fs::path& folder, double scale) {
   if (const auto type = setting<std::string>(config, "peft_type", "LORA", source); type != "LORA")
     refuse(source,
            fmt::format("an adapter of the kind {}; Weft has adapters by low-rank matrices (LORA)", quote(type, 40)));
-  if (setting(config, "use_dora", false, source))
-    refuse(source, "the adapter also changes the lengths of columns (use_dora); merge it into its model with PEFT");
   if (!fs::exists(folder / kWeights))
     refuse(folder.string(), fmt::format("there is no {}; save the adapter with safetensors", kWeights));
   const io::TensorSource tensors = io::TensorSource::open(folder / kWeights);
@@ -116,6 +123,11 @@ ModuleChanges read_folder(const fs::path& folder, double scale) {
     std::string_view name = tensor.name;
     if (name.ends_with(".base_layer.weight")) continue;  // a copy of the model's own matrix, which PEFT adds for heads
     if (name.starts_with(kBefore)) name.remove_prefix(kBefore.size());
+    const bool is_magnitude = drop_ending(name, ".lora_magnitude_vector");
+    if (is_magnitude) {
+      pairs[std::string(name)].magnitude = &tensor;
+      continue;
+    }
     if (!drop_ending(name, ".weight")) name = {};
     drop_ending(name, ".default");
     const bool is_a = drop_ending(name, ".lora_A");
@@ -128,6 +140,12 @@ ModuleChanges read_folder(const fs::path& folder, double scale) {
     (is_a ? pair.a : pair.b) = &tensor;
   }
   if (pairs.empty()) refuse((folder / kWeights).string(), "there is no low-rank matrix in it");
+  if (setting(config, "use_dora", false, source))
+    for (const auto& [module, pair] : pairs)
+      if (!pair.magnitude)
+        refuse((folder / kWeights).string(),
+               fmt::format("{} has no magnitudes, which {} promises (use_dora); is the file whole?", quote(module, 120),
+                           kConfig));
   const double usual = setting(config, "lora_alpha", 8.0, source);
   const bool by_root = setting(config, "use_rslora", false, source);
   return read_pairs(tensors, pairs, scale, [&](const std::string& module, Extent rank) {
@@ -181,6 +199,11 @@ double alpha_of(const ModuleChange& change) { return change.scale * static_cast<
 
 void write_folder(const fs::path& folder, const ModuleChanges& modules, const ModelGraph& form,
                   const AdapterNotes& notes) {
+  const auto has_magnitude = [](const auto& module) { return !module.second.magnitude.empty(); };
+  const bool with_magnitudes = std::any_of(modules.begin(), modules.end(), has_magnitude);
+  if (with_magnitudes && !std::all_of(modules.begin(), modules.end(), has_magnitude))
+    throw FileError(fmt::format(
+        "{}: some matrices have magnitudes and others have none, which a folder of PEFT cannot say", folder.string()));
   const Extent rank = usual_rank(modules);
   const double alpha = alpha_of(
       std::find_if(modules.begin(), modules.end(), [&](const auto& m) { return m.second.rank == rank; })->second);
@@ -198,6 +221,8 @@ void write_folder(const fs::path& folder, const ModuleChanges& modules, const Mo
     const std::string name = fmt::format("{}{}{}", kBefore, module.starts_with("h.") ? "transformer." : "", module);
     tensors.push_back({name + ".lora_A.weight", "F32", {change.rank, change.in}, bytes_of(change.a)});
     tensors.push_back({name + ".lora_B.weight", "F32", {change.out, change.rank}, bytes_of(change.b)});
+    if (with_magnitudes)
+      tensors.push_back({name + ".lora_magnitude_vector", "F32", {change.out}, bytes_of(change.magnitude)});
   }
   const Json config = {{"peft_type", "LORA"},
                        {"task_type", "CAUSAL_LM"},
@@ -214,7 +239,7 @@ void write_folder(const fs::path& folder, const ModuleChanges& modules, const Mo
                        {"rank_pattern", ranks},
                        {"alpha_pattern", alphas},
                        {"use_rslora", false},
-                       {"use_dora", false}};
+                       {"use_dora", with_magnitudes}};
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
@@ -225,6 +250,12 @@ void write_folder(const fs::path& folder, const ModuleChanges& modules, const Mo
 }
 
 void write_gguf(const fs::path& file, const ModuleChanges& modules, const ModelGraph& form, const AdapterNotes& notes) {
+  for (const auto& [module, change] : modules)
+    if (!change.magnitude.empty())
+      throw FileError(fmt::format(
+          "{}: GGUF files of adapters have no place for magnitudes (dora); write a folder, or merge the adapter "
+          "into its model (weft convert --adapter)",
+          file.string()));
   const double alpha = alpha_of(modules.begin()->second);
   io::GgufMetadata metadata;
   metadata.set("general.architecture", form.config.architecture);
@@ -249,7 +280,7 @@ void write_gguf(const fs::path& file, const ModuleChanges& modules, const ModelG
   writer.commit();
 }
 
-/// B A as a file holds it, added to what `base` holds.
+/// What `base` holds, with its gain, and with B A added as a file holds it.
 std::vector<float> with_change(const io::TensorSource& source, const io::SourceTensor& base, const ModuleChange& change,
                                bool transposed) {
   const io::LoadedTensor loaded = io::TensorSource::loaded(base);
@@ -257,10 +288,13 @@ std::vector<float> with_change(const io::TensorSource& source, const io::SourceT
   source.read_f32(loaded.tensor, values);
   const Tensor a = tensor_from_bytes(change.a.data(), {change.rank, change.in}, DType::f32, kCpu),
                b = tensor_from_bytes(change.b.data(), {change.out, change.rank}, DType::f32, kCpu),
-               product = matmul(b, a) * change.scale,
-               sum = tensor_from_bytes(values.data(), base.shape, DType::f32, kCpu) +
-                     reshape(transposed ? transpose(product) : product, base.shape);
-  return sum.to_vector<float>();
+               product = matmul(b, a) * change.scale;
+  Tensor whole = tensor_from_bytes(values.data(), base.shape, DType::f32, kCpu);
+  if (!change.gain.empty()) {
+    const Tensor gain = tensor_from_bytes(change.gain.data(), {change.out}, DType::f32, kCpu);
+    whole = whole * reshape(gain, transposed ? Shape{1, change.out} : Shape{change.out, 1});
+  }
+  return (whole + reshape(transposed ? transpose(product) : product, base.shape)).to_vector<float>();
 }
 
 }  // namespace

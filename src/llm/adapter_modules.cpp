@@ -31,6 +31,23 @@ std::vector<float> turned(std::vector<float> b, const ModuleTarget& from, const 
   return with_rows_turned(b, from.heads, rope_dims, static_cast<std::size_t>(rank), to.neighbours);
 }
 
+/// The target's rows of what has `width` values for each row of its tensor.
+std::vector<float> rows_of_target(const std::vector<float>& values, const ModuleTarget& target, Extent width) {
+  std::vector<float> rows(static_cast<std::size_t>(target.rows * width));
+  for (Extent row = 0; row < target.rows; ++row)
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row_in_tensor(target, row) * width), width,
+                rows.begin() + static_cast<std::ptrdiff_t>(row * width));
+  return rows;
+}
+
+/// Puts a number for each row of a target to its places among all rows of the tensor; rows of others get `usual` at first.
+void put_rows(std::vector<float>& all, const std::vector<float>& values, const ModuleTarget& target, float usual) {
+  if (values.empty()) return;
+  if (all.empty()) all.assign(static_cast<std::size_t>(target.out), usual);
+  for (Extent row = 0; row < target.rows; ++row)
+    all[static_cast<std::size_t>(row_in_tensor(target, row))] = values[static_cast<std::size_t>(row)];
+}
+
 std::map<std::string, ModuleTarget> by_node(const std::multimap<std::string, ModuleTarget>& targets) {
   std::map<std::string, ModuleTarget> nodes;
   for (const auto& [module, target] : targets) nodes.emplace(target.node, target);
@@ -114,14 +131,13 @@ std::vector<LowRank> changes_of(const ModuleChanges& modules, const ModelGraph& 
                             target.node));
         continue;
       }
-      const auto rank = static_cast<std::size_t>(change.rank);
-      std::vector<float> b(static_cast<std::size_t>(target.rows) * rank);
-      for (Extent row = 0; row < target.rows; ++row)
-        std::copy_n(change.b.begin() + static_cast<std::ptrdiff_t>(row_in_tensor(target, row) * change.rank), rank,
-                    b.begin() + static_cast<std::ptrdiff_t>(row * change.rank));
-      changes.push_back({target.node, change.rank, change.in, target.rows, change.a,
-                         turned(std::move(b), target, mine->second, graph.config.rope_dims, change.rank),
-                         change.scale});
+      const auto rows_of = [&](const std::vector<float>& values, Extent width) {
+        return turned(rows_of_target(values, target, width), target, mine->second, graph.config.rope_dims, width);
+      };
+      LowRank& made = changes.emplace_back(LowRank{target.node, change.rank, change.in, target.rows, change.a,
+                                                   rows_of(change.b, change.rank), change.scale});
+      if (!change.magnitude.empty()) made.magnitude = rows_of(change.magnitude, 1);
+      made.strength = change.strength;
     }
   }
   if (count > 10) problems += fmt::format("\n  and {} more", count - 10);
@@ -145,9 +161,15 @@ ModuleChanges modules_of(const std::vector<LowRank>& changes, const ModelGraph& 
                       "it cannot be written; write the other kind",
                       graph.config.source, change.node));
     const ModuleTarget& target = found->second;
-    std::vector<float> b = turned(change.b, own.at(change.node), target, graph.config.rope_dims, change.rank);
+    const auto turned_here = [&](const std::vector<float>& values, Extent width) {
+      return values.empty() ? values : turned(values, own.at(change.node), target, graph.config.rope_dims, width);
+    };
+    std::vector<float> b = turned_here(change.b, change.rank);
     ModuleChange& module = modules[found->first];
     if (module.rank == 0) module.scale = change.scale;
+    // Rows that get no length of their own show as 0 below.
+    put_rows(module.magnitude, turned_here(change.magnitude, 1), target, 0);
+    put_rows(module.gain, turned_here(change.gain, 1), target, 1);
     if (change.scale != module.scale)
       for (float& value : b) value = static_cast<float>(value * (change.scale / module.scale));
     // Products that share a tensor have ranks side by side: each its own rows of B.
@@ -163,8 +185,17 @@ ModuleChanges modules_of(const std::vector<LowRank>& changes, const ModelGraph& 
       std::copy_n(b.begin() + static_cast<std::ptrdiff_t>(row * change.rank), change.rank,
                   all.begin() + static_cast<std::ptrdiff_t>(at(row_in_tensor(target, row), before)));
     module.a.insert(module.a.end(), change.a.begin(), change.a.end());
-    module = {before + change.rank, target.in, target.out, std::move(module.a), std::move(all), module.scale};
+    module.rank = before + change.rank;
+    module.in = target.in;
+    module.out = target.out;
+    module.b = std::move(all);
   }
+  for (const auto& [name, module] : modules)
+    if (std::find(module.magnitude.begin(), module.magnitude.end(), 0.0F) != module.magnitude.end())
+      throw FileError(fmt::format(
+          "{}: {} is one matrix in this kind of file, and only a part of its rows has magnitudes; train all of "
+          "its products with magnitudes (dora), or none",
+          graph.config.source, name));
   return modules;
 }
 

@@ -13,9 +13,11 @@ namespace weft::llm {
 /// The change of one tensor of a model's files: it counts as [out, in], whether files hold it so or transposed.
 struct ModuleChange {
   Extent rank = 0, in = 0, out = 0;
-  std::vector<float> a;  ///< [rank, in]
-  std::vector<float> b;  ///< [out, rank]
-  double scale = 1;      ///< of the change
+  std::vector<float> a;                          ///< [rank, in]
+  std::vector<float> b;                          ///< [out, rank]
+  double scale = 1;                              ///< of the change
+  std::vector<float> magnitude = {}, gain = {};  ///< [out], or empty; as `LowRank` has them
+  double strength = 1;
 };
 using ModuleChanges = std::map<std::string, ModuleChange>;  ///< by the tensor's name without ".weight"
 

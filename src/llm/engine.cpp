@@ -13,6 +13,7 @@
 #include "io/quantised_folder.hpp"
 #include "llm/adapter_file.hpp"
 #include "llm/divide.hpp"
+#include "llm/magnitudes.hpp"
 #include "llm/placement.hpp"
 #include "llm/read_config.hpp"
 #include "text/load_tokenizer.hpp"
@@ -66,7 +67,7 @@ std::uint64_t usual_cache_bytes(const Pipeline::Stages& stages, Device device) {
 
 }  // namespace
 
-void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bool sees) {
+void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bool is_planned) {
   if (options.sequences < 1 || options.sequences > 256)
     throw UsageError(fmt::format("llm::load: {} sequences; 1 to 256 can be kept side by side", options.sequences));
   if (options.context < 0 || options.context > kContextMax)
@@ -79,11 +80,11 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
                     "language model, and this one as mmproj",
                     source.path().string()));
   ModelConfig config = read_config(source, names, options.hints);
-  if (sees) mmproj_ = mmproj_of_model(source, config, options.mmproj, notes_);
+  mmproj_ = mmproj_of_model(source, config, options.mmproj, notes_);
   if (mmproj_) mmproj_->join(config, source.gguf()->metadata());
   const Family& family = family_of(config);
   graph_ = family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
-  add_adapters(options);
+  add_adapters(names, options, is_planned);
   if (options.context > config.context && config.rope_dims == 0)
     throw UsageError(
         fmt::format("llm::load: a context of {}; the model knows {} positions", options.context, config.context));
@@ -95,11 +96,17 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
                                      [](const TensorDesc& tensor) { return tensor.storage == TensorStorage::state; });
 }
 
-void Engine::add_adapters(const LoadOptions& options) {
+void Engine::add_adapters(const TensorNames& names, const LoadOptions& options, bool is_planned) {
   std::vector<std::vector<LowRank>> adapters;
-  for (const AdapterUse& use : options.adapters) adapters.push_back(read_adapter(use.path, use.scale, graph_));
+  for (const AdapterUse& use : options.adapters) {
+    std::vector<LowRank>& changes = adapters.emplace_back(read_adapter(use.path, use.scale, graph_));
+    if (is_planned)
+      forget_magnitudes(changes);
+    else
+      make_gains(changes, graph_, names);
+  }
   changes_ = joined(graph_, adapters);
-  for (const LowRank& change : changes_) add_low_rank(graph_, change.node, change.rank);
+  for (const LowRank& change : changes_) add_low_rank(graph_, change.node, change.rank, change.has_gain());
   if (!changes_.empty()) graph_.validate();
 }
 
@@ -115,15 +122,11 @@ void Engine::make_stages(const TensorNames& names, const LoadOptions& options) {
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
   const TensorNames names(source);
-  read_graph(names, options, true);
+  read_graph(names, options, false);
   make_stages(names, options);
   // One thread reads the vocabulary while the others pack weights.
   auto text = run_beside([&] {
-    ModelText read = source.gguf()
-                         ? model_text_of_gguf(*source.gguf(), config(), options.chat_template,
-                                              mmproj_ ? mmproj_->missing_token(source.gguf()->metadata()) : "")
-                         : model_text_of_folder(source.kind() == io::SourceKind::folder ? path : path.parent_path(),
-                                                config(), options.chat_template);
+    ModelText read = read_text(source, options);
     source.forget_metadata();
     return read;
   });
@@ -150,9 +153,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
       throw FileError(fmt::format("{}: an image has {} rows that see each other, and a pass of Weft takes {}",
                                   path.string(), image_reader_->tile_rows({}), kStepsMax));
   }
-  if (config().reads_images || config().lacks_image_settings) shows_lists_ = text_->chat && !takes_texts(*text_->chat);
-  if (config().lacks_image_settings)
-    notes_.push_back("the folder has no preprocessor_config.json, so the model reads texts alone");
+  note_images();
   constraints_.emplace(text_->tokenizer, text_->end_tokens);
   choose_context(options);
   make_positions(options);
@@ -165,10 +166,28 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   return_free_memory();
 }
 
-Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Planned) {
+ModelText Engine::read_text(const io::TensorSource& source, const LoadOptions& options) const {
+  const std::filesystem::path& path = source.path();
+  return source.gguf() ? model_text_of_gguf(*source.gguf(), config(), options.chat_template,
+                                            mmproj_ ? mmproj_->missing_token(source.gguf()->metadata()) : "")
+                       : model_text_of_folder(source.kind() == io::SourceKind::folder ? path : path.parent_path(),
+                                              config(), options.chat_template);
+}
+
+void Engine::note_images() {
+  if (config().reads_images || config().lacks_image_settings) shows_lists_ = text_->chat && !takes_texts(*text_->chat);
+  if (config().lacks_image_settings)
+    notes_.push_back("the folder has no preprocessor_config.json, so the model reads texts alone");
+}
+
+Engine::Engine(const io::TensorSource& source, const LoadOptions& options, Planned planned) : is_planned_(true) {
   const TensorNames names(source);
   read_graph(names, options, true);
   make_stages(names, options);
+  if (planned.with_text) {
+    text_ = read_text(source, options);
+    note_images();
+  }
   if (config().reads_images) {
     const text::Tokenizer tokenizer =
         mmproj_ ? text::tokenizer_of_gguf(source.gguf()->metadata(), mmproj_->missing_token(source.gguf()->metadata()))

@@ -79,9 +79,13 @@ class Uploaded {
 class Engine {
  public:
   Engine(const std::filesystem::path& path, const LoadOptions& options);
-  /// The graph, the plans and the sizes of a model, without its weights and its text: nothing can be run.
-  struct Planned {};
-  Engine(const io::TensorSource& source, const LoadOptions& options, Planned);
+  /// The graph, the plans and the sizes of a model, without its weights: nothing can be run. Its text is there if asked for.
+  struct Planned {
+    bool with_text = false;
+  };
+  Engine(const io::TensorSource& source, const LoadOptions& options, Planned planned);
+  /// Whether the weights have no values.
+  bool is_planned() const { return is_planned_; }
   /// Scratch and results of a pass over one token and of the longest pass over a prompt, as compiled for the stage's device.
   std::uint64_t planned_pass_bytes(std::size_t stage);
   /// Scratch of all passes that were compiled so far.
@@ -184,11 +188,14 @@ class Engine {
   };
 
   /// Sets the graph and what the options say of it. `sees`: with the tower of an mmproj file, if there is one.
-  void read_graph(const TensorNames& names, const LoadOptions& options, bool sees);
+  void read_graph(const TensorNames& names, const LoadOptions& options, bool is_planned);
   /// Reads the adapters, and adds their products to the graph.
-  void add_adapters(const LoadOptions& options);
+  void add_adapters(const TensorNames& names, const LoadOptions& options, bool is_planned);
   /// Divides the graph over the devices.
   void make_stages(const TensorNames& names, const LoadOptions& options);
+  ModelText read_text(const io::TensorSource& source, const LoadOptions& options) const;
+  /// Notes what images change of the text.
+  void note_images();
   void make_positions(const LoadOptions& options);
   void check_rows() const;
   /// Sets how many positions are kept, once the weights are there.
@@ -228,6 +235,7 @@ class Engine {
   Pipeline pipeline_{stages_};
   std::vector<std::string> notes_;
   std::optional<ModelText> text_;
+  bool is_planned_ = false;
   std::optional<Mmproj> mmproj_;  // until its weights are on the device
   std::unique_ptr<ImageReader> image_reader_;
   ImageStore images_;

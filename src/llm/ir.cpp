@@ -220,6 +220,8 @@ void ModelGraph::validate() const {
       }
       case OpType::mul_each: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x[0], 1}); break;
       case OpType::mul:
+        fit(x == y && (shape_of(n.inputs[1]) == x || shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}));
+        break;
       case OpType::add: fit(x == y && (shape_of(n.inputs[1]) == x)); break;
       case OpType::experts: {
         const std::vector<Dim> router = shape_of(n.inputs[1]), gate = shape_of(n.inputs[2]),

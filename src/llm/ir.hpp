@@ -83,7 +83,7 @@ enum class OpType : std::uint8_t {
   relu2,  // max(x, 0)^2
   sigmoid,
   mul_each,  // (x, y [T, 1]): each row times a number
-  mul,
+  mul,       // (x, y): y of x's shape, or a number for each column
   add,
   scale,     // (x); factor
   soft_cap,  // (x); cap

@@ -15,6 +15,7 @@
 #include "weft/checkpoint.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/state_space.hpp"
 
 namespace weft::llm {
 namespace {
@@ -27,9 +28,12 @@ class Lowering {
   Lowering(const LowerContext& context, const PassInputs& inputs) : context_(context), inputs_(inputs) {
     for (const OpNode& node : context.graph.nodes)
       if (node.op == OpType::attention) attended_values_.insert(node.inputs[2]);
-    // Where an adapter adds to values, its sum has the product's name.
-    for (const OpNode& node : context.graph.nodes)
-      if (node.op == OpType::add && attended_values_.contains(node.output)) attended_values_.insert(node.inputs[0]);
+    // Where an adapter adds to values, its sum has the product's name, and the product may have a gain.
+    for (auto node = context.graph.nodes.rbegin(); node != context.graph.nodes.rend(); ++node) {
+      const bool changes =
+          node->op == OpType::add || (node->op == OpType::mul && node->inputs[1].ends_with(low_rank_gain("")));
+      if (changes && attended_values_.contains(node->output)) attended_values_.insert(node->inputs[0]);
+    }
   }
 
   Tensor run() {
@@ -338,9 +342,12 @@ class Lowering {
                    context_.exact);
   }
 
-  // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one.
+  // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one; of whole rows, a sequence each.
 
-  Extent batch() const { return inputs_.states.is_one_sequence ? 1 : inputs_.positions.dim(0); }
+  Extent batch() const {
+    if (inputs_.whole) return inputs_.whole->rows;
+    return inputs_.states.is_one_sequence ? 1 : inputs_.positions.dim(0);
+  }
   Tensor by_sequence(const Tensor& x, const Shape& rest) const {
     Shape shape{batch(), x.dim(0) / batch()};
     for (const Extent extent : rest) shape.push_back(extent);
@@ -358,8 +365,11 @@ class Lowering {
     variable.assign(Tensor(results[0]));
     return Tensor(results[1]);
   }
+  /// Scans of whole rows are made in f32, whatever the products around them give.
+  Tensor wide(const Tensor& x) const { return inputs_.whole ? cast(x, DType::f32) : x; }
   /// Steps, which are zero for padding, so that it changes no state.
   Tensor without_padding(const Tensor& dt) const {
+    if (inputs_.whole) return dt;  // behind a row's text, where nothing looks back at it
     return elementwise("where", {unsqueeze(inputs_.states.sequence >= 0.0, 1), dt, zeros_like(dt)});
   }
   Tensor rates(const OpNode& node) const {
@@ -370,6 +380,11 @@ class Lowering {
   Tensor convolved(const OpNode& node) const {
     const Tensor x = input(node, 0);
     const Extent width = x.dim(1), kernel = node.integer("kernel");
+    if (inputs_.whole)
+      return reshape(short_convolution(by_sequence(wide(x), {width}), reshape(wide(input(node, 1)), {width, kernel}),
+                                       node.inputs.size() > 3 ? wide(input(node, 3)) : Tensor())
+                         .output,
+                     x.shape());
     const graph::OpRow& row = graph::state_convolution_row();
     const Tensor bias = node.inputs.size() > 3 ? input(node, 3) : zeros({width}, DType::f32, x.device());
     const Tensor count =
@@ -381,17 +396,25 @@ class Lowering {
   }
 
   Tensor scanned(const OpNode& node) const {
-    const Tensor x = input(node, 0), b = input(node, 3), skip = input(node, 5);
+    const Tensor x = wide(input(node, 0)), b = input(node, 3), skip = input(node, 5);
     const Extent width = x.dim(1), states = b.dim(1);
-    const Tensor dt = without_padding(elementwise("softplus", {input(node, 1)}));
+    const Tensor dt = without_padding(elementwise("softplus", {wide(input(node, 1))}));
     const Tensor y = scan(node, by_sequence(x, {width, 1}), dt, rates(node), 1, states);
     return reshape(y, x.shape()) + x * skip;
   }
   /// x [B, L, H, P] through the scan, with b and c of `groups`.
   Tensor scan(const OpNode& node, const Tensor& x, const Tensor& dt, const Tensor& a, Extent groups,
               Extent states) const {
-    const graph::OpRow& row = graph::state_scan_row();
     const Shape shared{groups, states};
+    if (inputs_.whole) {
+      const graph::OpRow& row = graph::state_scan_row();
+      const Tensor first = zeros({x.dim(0), x.dim(2), x.dim(3), states}, DType::f32, x.device());
+      return Tensor(graph::call_nodes(row,
+                                      {x, by_sequence(dt, {x.dim(2)}), a, by_sequence(wide(input(node, 3)), shared),
+                                       by_sequence(wide(input(node, 4)), shared), first},
+                                      words_of(row.attributes, graph::StateScanAttributes{.chunk = kScanChunk}))[1]);
+    }
+    const graph::OpRow& row = graph::state_scan_row();
     return advanced(
         row,
         {x, by_sequence(dt, {x.dim(2)}), a, by_sequence(input(node, 3), shared), by_sequence(input(node, 4), shared)},
@@ -399,10 +422,10 @@ class Lowering {
   }
 
   Tensor scanned_by_heads(const OpNode& node) const {
-    const Tensor x = input(node, 0), b = input(node, 3);
+    const Tensor x = wide(input(node, 0)), b = input(node, 3);
     const Extent heads = node.integer("heads"), groups = node.integer("groups"), width = x.dim(1) / heads,
                  states = b.dim(1) / groups;
-    Tensor dt = elementwise("softplus", {input(node, 1) + input(node, 7)});
+    Tensor dt = elementwise("softplus", {wide(input(node, 1)) + input(node, 7)});
     if (const double least = node.real("dt_least"); least > 0)
       dt = elementwise("maximum", {dt, scalar_like(least, dt)});
     if (const double most = node.real("dt_most"); most > 0) dt = elementwise("minimum", {dt, scalar_like(most, dt)});

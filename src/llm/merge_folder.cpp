@@ -9,6 +9,7 @@
 #include "io/convert_model.hpp"
 #include "llm/adapter_file.hpp"
 #include "llm/families.hpp"
+#include "llm/magnitudes.hpp"
 #include "llm/model_folder.hpp"
 #include "llm/read_config.hpp"
 #include "weft/error.hpp"
@@ -38,7 +39,8 @@ io::TensorSource with_adapters(const io::TensorSource& source, std::span<const A
       family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
   check_tensors(graph, names);
   std::vector<std::vector<LowRank>> all;
-  for (const AdapterUse& use : adapters) all.push_back(read_adapter(use.path, use.scale, graph));
+  for (const AdapterUse& use : adapters)
+    make_gains(all.emplace_back(read_adapter(use.path, use.scale, graph)), graph, names);
   return merged(source, joined(graph, all), graph);
 }
 

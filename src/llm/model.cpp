@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/quote.hpp"
+#include "io/quantised_folder.hpp"
 #include "llm/most_probable.hpp"
 #include "llm/reasoning.hpp"
 #include "llm/run.hpp"
@@ -38,6 +39,16 @@ Model load(const std::filesystem::path& path, const LoadOptions& options) {
 }
 
 std::shared_ptr<detail::Engine> detail::engine_of(const Model& model) { return model.engine_; }
+
+Model detail::planned_model(const std::filesystem::path& path, const LoadOptions& options) {
+  try {
+    const io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
+    return Model(std::make_shared<Engine>(source, options, Engine::Planned{.with_text = true}));
+  } catch (Error& error) {
+    error.add_context("planning the model " + path.string());
+    throw;
+  }
+}
 
 std::uint64_t batch_seed(std::uint64_t seed, std::size_t index) {
   if (index == 0) return seed;

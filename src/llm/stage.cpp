@@ -56,6 +56,7 @@ void Stage::load_adapters(std::span<const LowRank> changes) {
   for (const LowRank& change : changes) {
     put(low_rank_a(change.node), change.a, {change.rank, change.in});
     put(low_rank_b(change.node), change.scaled_b(), {change.out, change.rank});
+    if (change.has_gain()) put(low_rank_gain(change.node), change.gain, {change.out});
   }
 }
 

@@ -143,25 +143,6 @@ Tensor packed(const Packing& packing, const TensorNames& names, Device device, b
   return made;
 }
 
-Tensor dense(const TensorDesc& tensor, const TensorNames& names, Device device) {
-  const Shape shape = shape_of(tensor);
-  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-  const std::size_t part = values.size() / tensor.keys.size();
-  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
-    const io::LoadedTensor found = io::TensorSource::loaded(names.part(tensor, i));
-    names.source().require_finite(found.tensor);
-    names.source().read_f32(found.tensor, std::span(values).subspan(i * part, part));
-  }
-  if (tensor.transposed) {
-    std::vector<float> turned(values.size());
-    const auto rows = static_cast<std::size_t>(shape[0]), columns = static_cast<std::size_t>(shape[1]);
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t c = 0; c < columns; ++c) turned[r * columns + c] = values[c * rows + r];
-    values = std::move(turned);
-  }
-  return tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name);
-}
-
 }  // namespace
 
 TensorNames::TensorNames(const io::TensorSource& source) : source_(source) {
@@ -259,6 +240,25 @@ std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, D
   return static_cast<std::uint64_t>(shape_of(tensor).numel()) * sizeof(float);
 }
 
+Tensor dense_weight(const TensorDesc& tensor, const TensorNames& names, Device device) {
+  const Shape shape = shape_of(tensor);
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  const std::size_t part = values.size() / tensor.keys.size();
+  for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
+    const io::LoadedTensor found = io::TensorSource::loaded(names.part(tensor, i));
+    names.source().require_finite(found.tensor);
+    names.source().read_f32(found.tensor, std::span(values).subspan(i * part, part));
+  }
+  if (tensor.transposed) {
+    std::vector<float> turned(values.size());
+    const auto rows = static_cast<std::size_t>(shape[0]), columns = static_cast<std::size_t>(shape[1]);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < columns; ++c) turned[r * columns + c] = values[c * rows + r];
+    values = std::move(turned);
+  }
+  return tensor_from_bytes(values.data(), shape, DType::f32, device).named(tensor.name);
+}
+
 Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Device device) {
   Weights weights;
   for (const TensorDesc& tensor : graph.tensors) {
@@ -305,7 +305,7 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
       weights.bytes += packed_size(made);
       weights.weights.emplace(tensor.name, made.named(tensor.name));
     } else {
-      const Tensor made = dense(tensor, names, device);
+      const Tensor made = dense_weight(tensor, names, device);
       weights.bytes += static_cast<std::uint64_t>(made.numel()) * sizeof(float);
       weights.weights.emplace(tensor.name, made);
     }

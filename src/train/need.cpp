@@ -7,14 +7,13 @@
 #include "base/file.hpp"
 #include "base/processors.hpp"
 #include "train/learner.hpp"
+#include "train/most_rows.hpp"
 #include "train/run_folder.hpp"
 #include "weft/error.hpp"
 #include "weft/parallel.hpp"
 
 namespace weft::train {
 namespace {
-
-constexpr Extent kRowsMax = 1 << 16;
 
 /// The configuration of the run: stored in its folder, or new.
 RunConfig config_of(const TrainRequest& request) {
@@ -23,25 +22,6 @@ RunConfig config_of(const TrainRequest& request) {
   if (!folder.has_run())
     throw UsageError(fmt::format("{}: there is no run to resume; leave --resume out", request.out.string()));
   return resumed_run(run_config_from_json(read_text_file(folder.config()), folder.config().string()), request, 0);
-}
-
-/// The most rows whose plans take at most `room` bytes. Plans grow almost evenly with the rows; the guess is then planned.
-Extent most_rows(Learner& learner, Extent rows, int devices, std::uint64_t of_rows, std::uint64_t room) {
-  const auto bytes = [&](Extent count) {
-    return learner.planned_step_bytes(count) + learner.planned_loss_bytes(count * devices);
-  };
-  const Extent other = rows > 1 ? rows / 2 : 2;
-  const auto at_rows = static_cast<double>(of_rows), at_other = static_cast<double>(bytes(other));
-  const double each = std::max((at_rows - at_other) / static_cast<double>(rows - other), 1.0);
-  const double guess = static_cast<double>(rows) + (static_cast<double>(room) - at_rows) / each;
-  Extent low = of_rows <= room ? rows : 0;  // known to fit
-  Extent next = static_cast<Extent>(std::clamp(guess, 0.0, static_cast<double>(kRowsMax)));
-  for (int tries = 0; tries < 4 && next > low; ++tries) {
-    if (bytes(next) <= room) return next;
-    next = std::min(next - 1, next * 9 / 10);
-  }
-  if (low == 0 && rows > 1 && at_other <= static_cast<double>(room)) low = other;
-  return low;
 }
 
 }  // namespace
@@ -79,8 +59,9 @@ TrainingNeed training_need(const TrainRequest& request) {
   need.validation = learner.planned_loss_bytes(config.batch);  // by the first device alone
   if (!need.available) return need;
   need.fits = need.total() <= *need.available;
-  need.largest_rows = most_rows(learner, need.rows, need.devices, *need.step + *need.validation,
-                                *need.available - need.weights - need.moments);
+  need.largest_rows = most_rows(
+      [&](Extent rows) { return learner.planned_step_bytes(rows) + learner.planned_loss_bytes(rows * need.devices); },
+      need.rows, *need.step + *need.validation, *need.available - need.weights - need.moments);
   return need;
 }
 

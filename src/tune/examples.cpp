@@ -63,9 +63,8 @@ class LineReader {
           "...} or {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}");
     const bool is_preference = line.contains("chosen") || line.contains("rejected");
     if (seen_++ > 0 && is_preference != are_preferences_)
-      refuse(
-          fmt::format("the line is {}, and those before it are {}; put preferences into a file of their own",
-                      is_preference ? "a preference" : "an example", are_preferences_ ? "preferences" : "examples"));
+      refuse(fmt::format("the line is {}, and those before it are {}; put preferences into a file of their own",
+                         is_preference ? "a preference" : "an example", are_preferences_ ? "preferences" : "examples"));
     are_preferences_ = is_preference;
     if (is_preference)
       add(preference_of(line));
@@ -83,9 +82,10 @@ class LineReader {
     }
     std::string keys;
     for (const auto& [key, value] : line.items()) keys += (keys.empty() ? "" : ", ") + quote(key, 30);
-    refuse(fmt::format("the object has {}; Weft reads \"messages\", \"prompt\" and \"completion\", \"text\", or "
-                       "\"prompt\", \"chosen\" and \"rejected\"",
-                       keys.empty() ? "no keys" : keys));
+    refuse(
+        fmt::format("the object has {}; Weft reads \"messages\", \"prompt\" and \"completion\", \"text\", or "
+                    "\"prompt\", \"chosen\" and \"rejected\"",
+                    keys.empty() ? "no keys" : keys));
   }
 
   /// All tokens from `from` on count, and the token that ends texts.
@@ -95,7 +95,9 @@ class LineReader {
     std::fill(example.counts.begin() + static_cast<std::ptrdiff_t>(from), example.counts.end(), true);
   }
 
-  Example completion(const Json& line) const { return completion(text_of(line, "prompt"), text_of(line, "completion")); }
+  Example completion(const Json& line) const {
+    return completion(text_of(line, "prompt"), text_of(line, "completion"));
+  }
   Example completion(const std::string& prompt, const std::string& text) const {
     Example example{model_.encode(prompt), {}};
     const std::size_t from = example.tokens.size();
@@ -179,9 +181,10 @@ class LineReader {
       return {completion(prompt, text_of(line, "chosen")), completion(prompt, text_of(line, "rejected"))};
     }
     if (has_prompt)
-      refuse(fmt::format("\"{}\" is {}, and an answer is not a text; write both as texts, or the prompt as a list of "
-                         "messages",
-                         key, quote(found->dump(), 60)));
+      refuse(
+          fmt::format("\"{}\" is {}, and an answer is not a text; write both as texts, or the prompt as a list of "
+                      "messages",
+                      key, quote(found->dump(), 60)));
     if (chosen.is_string() && rejected.is_string()) return texts_with_one_beginning(chosen, rejected);
     return talks_with_one_beginning(line);
   }

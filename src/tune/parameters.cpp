@@ -12,6 +12,7 @@
 #include "llm/adapter_file.hpp"
 #include "llm/adapter_modules.hpp"
 #include "llm/engine.hpp"
+#include "llm/magnitudes.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -85,7 +86,8 @@ std::vector<LowRank> Parameters::begin_anew(const TunerOptions& options) const {
   return changes;
 }
 
-Parameters::Parameters(ModelGraph plain, const TunerOptions& options, Device device)
+Parameters::Parameters(ModelGraph plain, const llm::Weights& weights, const TunerOptions& options, Device device,
+                       bool is_planned)
     : plain_(std::move(plain)), graph_(plain_) {
   const std::vector<LowRank> changes =
       options.from.empty() ? begin_anew(options) : llm::read_adapter(options.from, 1, plain_);
@@ -93,18 +95,42 @@ Parameters::Parameters(ModelGraph plain, const TunerOptions& options, Device dev
     if (change.scale == 0)
       throw UsageError(fmt::format("{}: the changes of {} are multiplied by 0, so they cannot train",
                                    options.from.string(), change.node));
-    llm::add_low_rank(graph_, change.node, change.rank);
-    const std::string a = llm::low_rank_a(change.node), b = llm::low_rank_b(change.node);
-    pairs_.push_back({change.node, change.rank, change.in, change.out, change.scale,
-                      Variable(on_device(change.a, {change.rank, change.in}, device), a, true),
-                      Variable(on_device(change.b, {change.out, change.rank}, device), b, true)});
+    add(change, weights, options, device, is_planned);
   }
   graph_.validate();
 }
 
+void Parameters::add(const LowRank& change, const llm::Weights& weights, const TunerOptions& options, Device device,
+                     bool is_planned) {
+  const bool has_magnitude = options.from.empty() ? options.dora : !change.magnitude.empty();
+  llm::add_low_rank(graph_, change.node, change.rank, has_magnitude);
+  const std::string a = llm::low_rank_a(change.node), b = llm::low_rank_b(change.node);
+  Pair& pair = pairs_.emplace_back(Pair{change.node,
+                                        change.rank,
+                                        change.in,
+                                        change.out,
+                                        change.scale,
+                                        Variable(on_device(change.a, {change.rank, change.in}, device), a, true),
+                                        Variable(on_device(change.b, {change.out, change.rank}, device), b, true),
+                                        {},
+                                        {},
+                                        {}});
+  if (!has_magnitude) return;
+  const auto product = std::find_if(plain_.nodes.begin(), plain_.nodes.end(),
+                                    [&](const OpNode& node) { return node.id == change.node; });
+  pair.weight = weights.at(product->inputs[1])[0];
+  pair.squares = is_planned ? ones({change.out}, DType::f32, device).eval() : llm::row_squares(pair.weight).eval();
+  const Tensor lengths = change.magnitude.empty() ? elementwise("sqrt", {pair.squares}).eval()
+                                                  : on_device(change.magnitude, {change.out}, device);
+  pair.magnitude = Variable(lengths, llm::low_rank_gain(change.node), true);
+}
+
 std::vector<Variable> Parameters::variables() const {
   std::vector<Variable> all;
-  for (const Pair& pair : pairs_) all.insert(all.end(), {pair.a, pair.b});
+  for (const Pair& pair : pairs_) {
+    all.insert(all.end(), {pair.a, pair.b});
+    if (pair.magnitude.defined()) all.push_back(pair.magnitude);
+  }
   return all;
 }
 
@@ -118,7 +144,13 @@ std::map<std::string, Tensor> Parameters::values() const {
   std::map<std::string, Tensor> values;
   for (const Pair& pair : pairs_) {
     values[llm::low_rank_a(pair.node)] = pair.a.value();
-    values[llm::low_rank_b(pair.node)] = pair.b.value() * pair.scale;
+    Tensor& b = values[llm::low_rank_b(pair.node)];
+    b = pair.b.value() * pair.scale;
+    if (!pair.magnitude.defined()) continue;
+    const Tensor gain = pair.magnitude.value() /
+                        llm::row_lengths(pair.weight, pair.squares, pair.a.value(), pair.b.value(), pair.scale);
+    values[llm::low_rank_gain(pair.node)] = gain;
+    b = b * unsqueeze(gain, 1);
   }
   return values;
 }
@@ -137,9 +169,11 @@ std::int64_t Parameters::count() const {
 
 void Parameters::save(const std::filesystem::path& path, double dropout) const {
   std::vector<LowRank> all;
-  for (const Pair& pair : pairs_)
+  for (const Pair& pair : pairs_) {
     all.push_back({pair.node, pair.rank, pair.in, pair.out, pair.a.value().to_vector<float>(),
                    pair.b.value().to_vector<float>(), pair.scale});
+    if (pair.magnitude.defined()) all.back().magnitude = pair.magnitude.value().to_vector<float>();
+  }
   llm::write_adapter(path, all, plain_, {plain_.config.source, dropout});
 }
 

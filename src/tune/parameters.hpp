@@ -1,4 +1,4 @@
-// What of a model trains: the low-rank matrices beside its products.
+// What of a model trains: the low-rank matrices beside its products, and with DoRA the lengths of the rows of the changed matrices.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "llm/adapter.hpp"
+#include "llm/weights.hpp"
 #include "weft/nn/state.hpp"
 #include "weft/tune.hpp"
 
@@ -15,7 +16,9 @@ namespace weft::tune {
 class Parameters {
  public:
   /// Errors: as `Tuner`.
-  Parameters(llm::ModelGraph plain, const TunerOptions& options, Device device);
+  /// `is_planned`: the weights have no values.
+  Parameters(llm::ModelGraph plain, const llm::Weights& weights, const TunerOptions& options, Device device,
+             bool is_planned);
 
   const llm::ModelGraph& graph() const { return graph_; }  ///< with the adapter
   std::vector<Variable> variables() const;
@@ -33,8 +36,12 @@ class Parameters {
     Extent rank, in, out;
     double scale;
     Variable a, b;
+    Variable magnitude;  // undefined without DoRA; then also what the lengths of rows are made of:
+    Tensor weight, squares;
   };
   std::vector<llm::LowRank> begin_anew(const TunerOptions& options) const;
+  void add(const llm::LowRank& change, const llm::Weights& weights, const TunerOptions& options, Device device,
+           bool is_planned);
 
   llm::ModelGraph plain_, graph_;
   std::vector<Pair> pairs_;

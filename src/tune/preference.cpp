@@ -35,7 +35,8 @@ Tensor each_loss(const Tensor& h, const Tensor& per_token, const PreferenceOptio
 PreferenceLoss preference_loss_named(std::string_view name) {
   if (name == "sigmoid") return PreferenceLoss::sigmoid;
   if (name == "ipo") return PreferenceLoss::ipo;
-  throw UsageError(fmt::format("tune: no loss of preferences is called {}; there are sigmoid and ipo", quote(name, 40)));
+  throw UsageError(
+      fmt::format("tune: no loss of preferences is called {}; there are sigmoid and ipo", quote(name, 40)));
 }
 
 TextScores text_scores(const Tensor& logits, const Tensor& targets, const Tensor& texts, Extent rows) {
@@ -53,7 +54,8 @@ std::vector<Tensor> preference_loss(const TextScores& scores, const Tensor& refe
                                     const PreferenceOptions& options) {
   const Tensor ratios = scores.log_probabilities - reference, is_there = pairs >= 0.0;
   const Tensor h = chosen_less_rejected(ratios),
-               per_token = chosen_less_rejected(ratios / elementwise("maximum", {scores.counts, scalar_like(1, ratios)}));
+               per_token =
+                   chosen_less_rejected(ratios / elementwise("maximum", {scores.counts, scalar_like(1, ratios)}));
   const Tensor number = sum(cast(is_there, DType::f32));
   const auto mean_of = [&](const Tensor& each) { return sum(kept(is_there, each)) / number; };
   return {mean_of(each_loss(h, per_token, options)), mean_of(cast(h > 0.0, DType::f32)), mean_of(h * options.beta)};

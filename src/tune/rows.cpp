@@ -15,6 +15,12 @@ namespace {
 /// The positions that an example takes: its last token is only a target.
 std::size_t places_of(const Example& example) { return example.tokens.size() - 1; }
 
+Extent checked_texts(Extent texts) {
+  if (texts < 1 || texts > Rows::kTextsMax)
+    throw UsageError(fmt::format("tune: {} texts in a row; give 1 to {}", texts, Rows::kTextsMax));
+  return texts;
+}
+
 /// 0 to n - 1 in the order of an epoch (Fisher and Yates).
 std::vector<std::uint32_t> order_of(std::size_t n, std::uint64_t seed, std::uint32_t epoch) {
   std::vector<std::uint32_t> order(n);
@@ -32,7 +38,8 @@ std::vector<std::uint32_t> order_of(std::size_t n, std::uint64_t seed, std::uint
 
 Rows no_rows(Extent count, Extent context, bool of_preferences) {
   Rows rows{count, context};
-  const auto size = static_cast<std::size_t>(count * context), texts = static_cast<std::size_t>(count * Rows::kTextsMax);
+  const auto size = static_cast<std::size_t>(count * context),
+             texts = static_cast<std::size_t>(count * Rows::kTextsMax);
   rows.tokens.assign(size, 0);
   rows.positions.assign(size, 0);
   rows.texts.assign(size, -1);
@@ -48,14 +55,15 @@ std::int64_t Rows::counted() const {
   return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), kIgnored);
 }
 
-RowStream::RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled)
-    : context_(context), seed_(seed), shuffled_(shuffled) {
+RowStream::RowStream(std::span<const Example> examples, Extent context, std::uint64_t seed, bool shuffled, Extent texts)
+    : context_(context), texts_(checked_texts(texts)), seed_(seed), shuffled_(shuffled) {
   if (examples.empty()) throw UsageError("tune: there are no examples");
   for (const Example& example : examples) add_example(example);
 }
 
-RowStream::RowStream(std::span<const Preference> preferences, Extent context, std::uint64_t seed, bool shuffled)
-    : sides_(2), context_(context), seed_(seed), shuffled_(shuffled) {
+RowStream::RowStream(std::span<const Preference> preferences, Extent context, std::uint64_t seed, bool shuffled,
+                     Extent texts)
+    : sides_(2), context_(context), texts_(checked_texts(texts)), seed_(seed), shuffled_(shuffled) {
   if (preferences.empty()) throw UsageError("tune: there are no preferences");
   for (const Preference& preference : preferences) {
     add_example(preference.chosen);
@@ -81,7 +89,7 @@ void RowStream::add_epoch() {
   std::array<std::size_t, 2> room{};
   bool is_first = true;
   for (const std::uint32_t number : order) {
-    bool fits = !is_first && rows_.back().size() < static_cast<std::size_t>(Rows::kTextsMax);
+    bool fits = !is_first && rows_.back().size() < static_cast<std::size_t>(texts_);
     for (std::size_t side = 0; side < sides; ++side)
       fits = fits && places_of(*examples_[number * sides + side]) <= room[side];
     if (!fits) {

@@ -52,22 +52,20 @@ struct Tuner::State {
     check(options);
     if (engine->stages().size() > 1)
       throw UsageError("tune: the model is divided over several devices; load it on one");
-    if (engine->has_states())
-      throw UsageError("tune: layers of this model keep states of their texts; adapters of such models do not train");
     const ModelGraph& graph = engine->graph();
     if (std::any_of(graph.tensors.begin(), graph.tensors.end(),
                     [](const auto& t) { return t.storage == llm::TensorStorage::adapter; }))
       throw UsageError(
           "tune: the model was loaded with an adapter; load it alone, and name the adapter to go on with as `from`");
-    parameters.emplace(graph, options, device);
+    parameters.emplace(graph, engine->stages()[0]->weights(), options, device, engine->is_planned());
     const auto& settings = engine->settings();
     frequencies = on_device(settings.frequencies, settings.frequencies_shape, device);
     local_frequencies = on_device(settings.local_frequencies, settings.frequencies_shape, device);
     if (!settings.axes.empty()) axes = on_device(settings.axes, {3, settings.frequencies_shape[1]}, device);
     optimizer.emplace(parameters->variables(), optim::AdamWOptions{.beta_1 = options.beta_1,
-                                                      .beta_2 = options.beta_2,
-                                                      .weight_decay = options.weight_decay,
-                                                      .clip_norm = options.clip_norm});
+                                                                   .beta_2 = options.beta_2,
+                                                                   .weight_decay = options.weight_decay,
+                                                                   .clip_norm = options.clip_norm});
     if (options.precision == DType::f16) scale.emplace(optim::LossScaleOptions{}, device);
     if (options.accumulate > 1) sum.emplace(optimizer->parameters());
     manual_seed(static_cast<std::uint32_t>(options.seed));
@@ -75,6 +73,7 @@ struct Tuner::State {
 
   /// tokens, positions, texts, targets, lengths, of rows; of preferences also which of them there are, and the reference.
   std::vector<Tensor> arguments(const Rows& rows) const {
+    check_texts(rows);
     const Shape all{rows.rows * rows.context};
     std::vector<Tensor> given;
     for (const auto* list : {&rows.tokens, &rows.positions, &rows.texts, &rows.targets})
@@ -86,9 +85,20 @@ struct Tuner::State {
     return given;
   }
 
+  void check_texts(const Rows& rows) const {
+    if (!engine->has_states()) return;
+    constexpr auto kMost = static_cast<std::size_t>(Rows::kTextsMax);
+    for (std::size_t i = 0; i < rows.lengths.size(); ++i)
+      if (i % kMost > 0 && rows.lengths[i] > 0)
+        throw UsageError(fmt::format(
+            "tune: row {} has several texts, and layers of this model keep states, which a second text would see; "
+            "make rows with one text (texts_of_row)",
+            i / kMost));
+  }
+
   Tensor logits(std::span<const Tensor> given, bool trains) const {
+    const std::map<std::string, Tensor> trained = parameters->values();  // in f32, as they are kept
     const Autocast scope(options.precision);
-    const std::map<std::string, Tensor> trained = parameters->values();
     llm::PassInputs inputs{.tokens = given[0], .positions = given[1]};
     const Extent rows = given[4].dim(0), context = given[0].dim(0) / rows;
     inputs.whole = llm::WholeRows{rows, given[4], given[2]};
@@ -210,6 +220,8 @@ Tensor Tuner::logits(const Rows& rows) {
 
 std::vector<std::string> Tuner::products() const { return state_->parameters->products(); }
 
+Extent Tuner::texts_of_row() const { return state_->engine->has_states() ? 1 : Rows::kTextsMax; }
+
 std::int64_t Tuner::parameter_count() const { return state_->parameters->count(); }
 
 double Tuner::loss_scale() const { return state_->scale ? state_->scale->value() : 1; }
@@ -223,9 +235,19 @@ std::uint64_t Tuner::planned_bytes(Extent rows, Extent context, bool of_preferen
   return pass.scratch_bytes();
 }
 
-void Tuner::save(const std::filesystem::path& path) const {
-  state_->parameters->save(path, state_->options.dropout);
+std::uint64_t Tuner::planned_measure_bytes(Extent rows, Extent context, bool of_preferences) {
+  State& s = *state_;
+  const std::vector<Tensor> given = s.arguments(no_rows(rows, context, of_preferences));
+  s.compiled_loss.prepare(given);
+  return s.compiled_loss.scratch_bytes();
 }
+
+std::uint64_t Tuner::trained_bytes() const {
+  const std::uint64_t copies = state_->sum ? 4 : 3;
+  return static_cast<std::uint64_t>(parameter_count()) * sizeof(float) * copies;
+}
+
+void Tuner::save(const std::filesystem::path& path) const { state_->parameters->save(path, state_->options.dropout); }
 
 nn::StateDict Tuner::state_dict() const {
   const State& s = *state_;

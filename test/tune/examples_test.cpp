@@ -137,7 +137,7 @@ TEST(TuneRows, LengthsPositionsAndTargetsBelongTogether) {
   EXPECT_EQ(rows.lengths[1], 1);
   EXPECT_EQ(rows.counted(), 3);
   EXPECT_THROW(RowStream(examples, 2, 1), UsageError);
-  EXPECT_THROW(RowStream({}, 8, 1), UsageError);
+  EXPECT_THROW(RowStream(std::vector<Example>{}, 8, 1), UsageError);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ struct PeftCase {
     std::vector<io::TensorView> views;
     for (const auto& [key, shape] : json.at("tensors").items()) {
       const Shape extents(shape.get<std::vector<Extent>>());
+      if (extents.rank() == 1) {
+        tensors.push_back(test::random_values("adapter " + key, extents, 0.3, 1));
+        continue;
+      }
       tensors.push_back(
           test::random_values("adapter " + key, extents, 1.7 / std::sqrt(static_cast<double>(extents[1]))));
       for (float& value : tensors.back().values) value *= 0.3F;

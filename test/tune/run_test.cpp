@@ -44,6 +44,17 @@ class TuneRun : public ::testing::Test {
   test::TemporaryFolder folder_, outs_;
 };
 
+/// The losses of some steps.
+std::vector<double> losses_of(const llm::Model& model, const Examples& examples, TunerOptions options, int steps = 6) {
+  options.rank = 4;
+  Tuner tuner(model, options);
+  RowStream stream(examples.all, 48, 1);
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i)
+    losses.push_back(static_cast<double>(tuner.step({stream.batch(2 * i, 2)}, 1e-2).loss.item<float>()));
+  return losses;
+}
+
 TEST_F(TuneRun, AModelLearnsItsAnswer) {
   Request r = request("a");
   r.steps = 160;
@@ -134,6 +145,77 @@ TEST_F(TuneRun, ARefusedRunLeavesNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(r.out));
 }
 
+TEST_F(TuneRun, TheNeedOfARunIsKnownBeforeItsWeightsAreRead) {
+  Request r = request("need");
+  r.tuner.accumulate = 2;
+  r.steps = 0;
+  r.epochs = 3;
+  const RunNeed need = run_need(r);
+  EXPECT_FALSE(std::filesystem::exists(r.out));
+  const llm::Model model = llm::load(folder_.path(), {.context = 48});
+  Tuner tuner(model, r.tuner);
+  EXPECT_EQ(need.parameters, tuner.parameter_count());
+  EXPECT_EQ(need.trained, static_cast<std::uint64_t>(tuner.parameter_count()) * 16);  // with moments and the sum
+  EXPECT_EQ(need.step, tuner.planned_bytes(r.batch, r.context));
+  EXPECT_EQ(need.validation, tuner.planned_measure_bytes(r.batch, r.context));
+  EXPECT_EQ(need.steps, run(r).steps);
+  EXPECT_TRUE(need.fits);
+  ASSERT_TRUE(need.available && need.largest_batch);
+  EXPECT_GT(*need.largest_batch, r.batch);
+  // A limit between the needs of two batches.
+  r.device_memory = need.total() + need.step / 2;
+  const RunNeed limited = run_need(r);
+  EXPECT_TRUE(limited.fits);
+  r.batch = *limited.largest_batch;
+  EXPECT_TRUE(run_need(r).fits);
+  r.batch += 1;
+  EXPECT_FALSE(run_need(r).fits);
+  EXPECT_NE(run_need(r).to_string().find("the run does not fit"), std::string::npos);
+  r.out = outs_.path() / "refused";
+  r.device_memory = need.total() / 2;
+  EXPECT_THROW(run(r), UsageError);
+  r.device_memory = 1000;
+  EXPECT_EQ(run_need(r).largest_batch, 0);
+  EXPECT_NE(run_need(r).to_string().find("no batch fits: weights"), std::string::npos);
+  r.tuner.dora = true;  // whose lengths are of weights that are not there
+  EXPECT_GT(run_need(r).parameters, need.parameters);
+}
+
+TEST_F(TuneRun, LengthsOfRowsTrainToo) {
+  const llm::Model model = llm::load(folder_.path(), {.context = 64});
+  const Examples examples = read_examples(folder_.path() / "talks.jsonl", model, 48);
+  RowStream stream(examples.all, 48, 1);
+  const Rows rows = stream.batch(0, 2);
+  Tuner dora(model, {.rank = 4, .dora = true}), plain(model, {.rank = 4});
+  EXPECT_NEAR(dora.loss(rows), plain.loss(rows), 1e-6);  // rows have the lengths that they had
+  const Tuner::StepResult step = dora.step({rows}, 1e-2);
+  EXPECT_NE(step.grad_norm.item<float>(), plain.step({rows}, 1e-2).grad_norm.item<float>());
+  dora.save(outs_.path() / "dora");
+  EXPECT_TRUE(read_json_file(outs_.path() / "dora" / "adapter_config.json").at("use_dora").get<bool>());
+  EXPECT_THROW(dora.save(outs_.path() / "dora.gguf"), FileError);
+  // Beside packed weights too, and by a share of the change.
+  const test::TemporaryFolder files;
+  const std::filesystem::path gguf = files.path() / "f32.gguf", packed = files.path() / "q8.gguf";
+  llm::convert_to_gguf(io::TensorSource::open(folder_.path()), gguf);
+  io::quantise_model(io::TensorSource::open(gguf), packed, {.type = "Q8_0", .pure = true});
+  const std::vector<double> losses =
+      losses_of(llm::load(packed, {.context = 64}), examples, {.dora = true, .precision = DType::f16});
+  EXPECT_LT(losses.back(), losses.front() - 0.5);
+  const std::vector<std::int32_t> text = {1, 2, 3};
+  const auto logits = [&](double scale) {
+    return llm::load(folder_.path(), {.context = 64, .adapters = {{outs_.path() / "dora", scale}}}).forward(text);
+  };
+  const std::vector<float> none = model.forward(text), off = logits(0), half = logits(0.5), all = logits(1);
+  double moved = 0, bent = 0;
+  for (std::size_t i = 0; i < none.size(); ++i) {
+    EXPECT_NEAR(off[i], none[i], 1e-5);
+    moved = std::max(moved, std::abs(double{all[i]} - none[i]));
+    bent = std::max(bent, std::abs(double{half[i]} - (double{all[i]} + none[i]) / 2));
+  }
+  EXPECT_GT(moved, 1e-2);
+  EXPECT_LT(bent, moved / 5);
+}
+
 TEST_F(TuneRun, TargetsAndASecondRunThatGoesOn) {
   Request r = request("first");
   r.tuner.targets = {"q_proj", "v"};
@@ -153,17 +235,6 @@ TEST_F(TuneRun, TargetsAndASecondRunThatGoesOn) {
     return q;
   }());
   EXPECT_LT(*report.first_validation, *fresh.first_validation);
-}
-
-/// The losses of some steps.
-std::vector<double> losses_of(const llm::Model& model, const Examples& examples, TunerOptions options, int steps = 6) {
-  options.rank = 4;
-  Tuner tuner(model, options);
-  RowStream stream(examples.all, 48, 1);
-  std::vector<double> losses;
-  for (int i = 0; i < steps; ++i)
-    losses.push_back(static_cast<double>(tuner.step({stream.batch(2 * i, 2)}, 1e-2).loss.item<float>()));
-  return losses;
 }
 
 TEST_F(TuneRun, PackedWeightsTrainAsTheSameWeightsUnpacked) {

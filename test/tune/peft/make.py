@@ -35,6 +35,13 @@ CASES = [
     ("phi3", "phi3", {"r": 2, "lora_alpha": 8, "target_modules": ["qkv_proj", "gate_up_proj", "down_proj"]}),
     ("gemma2", "gemma2", {"r": 2, "lora_alpha": 2, "target_modules": ["q_proj", "v_proj", "down_proj"]}),
     ("qwen3", "qwen3", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "k_proj"]}),
+    ("llama-dora", "llama-biases", {"r": 4, "lora_alpha": 8, "use_dora": True, "target_modules": ["q_proj", "v_proj", "up_proj", "down_proj"]}),
+    ("gpt2-dora", "gpt2", {"r": 3, "lora_alpha": 6, "use_dora": True, "target_modules": ["c_attn", "c_fc"], "fan_in_fan_out": True}),
+    ("phi3-dora", "phi3", {"r": 2, "lora_alpha": 8, "use_dora": True, "target_modules": ["qkv_proj", "gate_up_proj", "down_proj"]}),
+    ("mamba", "mamba", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj", "x_proj"]}),
+    ("mamba2", "mamba2", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj"]}),
+    ("bamba", "bamba", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj", "q_proj", "v_proj", "up_proj"]}),
+    ("lfm2", "lfm2", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj", "q_proj", "w1"]}),
     ("bloom", "bloom", {"r": 2, "lora_alpha": 4, "target_modules": ["query_key_value", "dense_h_to_4h"]}),
 ]
 
@@ -50,7 +57,9 @@ def model_of(name, folder):
 
 
 def adapter_values(key, shape):
-    """A as PEFT draws it, by size; B is as large, so that both have gradients."""
+    """A as PEFT draws it, by size; B is as large, so that both have gradients. Magnitudes and norms are near 1."""
+    if len(shape) == 1:
+        return models.random_values("adapter " + key, shape, True)
     return models.random_values("adapter " + key, shape, False) * 0.3
 
 

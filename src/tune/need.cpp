@@ -1,0 +1,73 @@
+// What a run of fine-tuning would take, without its weights.
+#include <fmt/format.h>
+
+#include "base/processors.hpp"
+#include "llm/engine.hpp"
+#include "train/most_rows.hpp"
+#include "tune/run_data.hpp"
+#include "weft/error.hpp"
+#include "weft/tune.hpp"
+
+namespace weft::tune {
+
+RunNeed run_need(const Request& request) {
+  check(request);
+  const llm::Model model = llm::detail::planned_model(
+      request.model,
+      {.context = request.context, .chat_template = request.chat_template, .mmproj = "none", .device = request.device});
+  Tuner tuner(model, request.tuner);
+  RunData data(request, model, tuner.texts_of_row());
+  const bool pairs = data.learns_preferences;
+  RunNeed need{.device = request.device, .batch = request.batch, .context = request.context};
+  need.examples = data.examples.all.size() + data.examples.preferences.size();
+  need.steps = data.steps;
+  need.parameters = tuner.parameter_count();
+  need.precision = request.tuner.precision;
+  need.weights = llm::detail::engine_of(model)->weight_bytes();
+  need.trained = tuner.trained_bytes();
+  const auto planned = [&](Extent rows) {
+    const std::uint64_t validation = data.validate ? tuner.planned_measure_bytes(rows, request.context, pairs) : 0;
+    return std::pair(tuner.planned_bytes(rows, request.context, pairs), validation);
+  };
+  std::tie(need.step, need.validation) = planned(request.batch);
+  if (request.device_memory > 0)
+    need.available = request.device_memory;
+  else if (request.device.kind == Device::Kind::cpu)
+    need.available = free_memory();
+  if (!need.available) return need;
+  need.fits = need.total() <= *need.available;
+  const std::uint64_t fixed = need.weights + need.trained;
+  need.largest_batch = 0;
+  if (fixed >= *need.available) return need;
+  // Rows of preferences come in twos.
+  const Extent unit = pairs ? 2 : 1;
+  const auto bytes = [&](Extent units) {
+    const auto [step, validation] = planned(units * unit);
+    return step + validation;
+  };
+  need.largest_batch =
+      unit * train::most_rows(bytes, request.batch / unit, need.step + need.validation, *need.available - fixed);
+  return need;
+}
+
+std::string RunNeed::to_string() const {
+  std::string text;
+  const auto row = [&](std::string_view name, std::uint64_t bytes, std::string_view note) {
+    text += fmt::format("  {:<12} {:>12.1f} MB  {}\n", name, static_cast<double>(bytes) / 1e6, note);
+  };
+  row("weights", weights, "of the model, as the device holds them");
+  row("trained", trained, fmt::format("{} numbers in f32, and AdamW's moments", parameters));
+  row("step", step,
+      fmt::format("gradients, activations and scratch for {} x {} tokens in {}, as planned", batch, context,
+                  name_of(precision)));
+  row("validation", validation, "activations and scratch, as planned");
+  row("all", total(), device.to_string());
+  text += fmt::format("{} steps over {} examples\n", steps, examples);
+  if (!available) return text + "the device does not tell how much memory it has; --device-memory says it\n";
+  row("available", *available, fits ? "the run fits" : "the run does not fit");
+  if (largest_batch.value_or(0) > 0) return text + fmt::format("the largest batch that fits: {}\n", *largest_batch);
+  return text + (weights + trained >= *available ? "no batch fits: weights and what trains take all of it\n"
+                                                 : "no batch fits; try a smaller --context\n");
+}
+
+}  // namespace weft::tune
