@@ -88,9 +88,13 @@ struct LoadOptions {
   /// whose name has "mmproj" in it, if it belongs to the model; `describe` names it in a note. "none": none. FileError for a file
   /// of another model.
   std::filesystem::path mmproj = {};
-  /// What these add to the model's products is computed beside them; the matrices stay as they are, in blocks too. FileError for an
-  /// adapter of another model, and for kinds that are not low-rank changes of products.
+  /// What these add to the model's products is computed beside them; the matrices stay as they are, in blocks too. Tensors that an
+  /// adapter holds as a whole, and its tables of tokens, take the place of the model's. FileError for an adapter of another model, and
+  /// for kinds that are not read.
   std::vector<AdapterUse> adapters = {};
+  /// Adds the adapters to the matrices while they are read, so that a token costs what it costs without an adapter. Matrices in blocks
+  /// become F16, which takes more memory; the others keep their types.
+  bool merge_adapters = false;
   Device device = default_device();
   /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; states of tokens go
   /// from one to the next through the host, 4 bytes an element. Empty: all of the model is on `device`.

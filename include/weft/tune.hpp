@@ -123,6 +123,9 @@ struct TunerOptions {
   /// Which products of the layers get an adapter: by the last part of their name in a folder ("q_proj") or in the graph ("q"), see
   /// `llm::Model::describe(true)`. "lm_head" is that of the head. Empty: all products of the layers.
   std::vector<std::string> targets = {};
+  /// All weights of the model train, in place of an adapter: the model of `save` is a folder of its own. Numbers are f32 while they
+  /// train, whatever the model's type, with AdamW's moments beside them.
+  bool full = false;
   /// An adapter to go on with; `rank`, `alpha`, `dora` and `targets` are then its own.
   std::filesystem::path from = {};
   std::uint64_t seed = 1;
@@ -137,7 +140,8 @@ struct TunerOptions {
 /// A model with an adapter that trains. The model's own weights stay as they are, in blocks too. One thread at a time.
 class Tuner {
  public:
-  /// Errors: UsageError for numbers out of range, targets that the model has no product for, and a model that is divided over several
+  /// Errors: UsageError for numbers out of range, `full` with what belongs to adapters, or for a model with experts or where the CPU has
+  /// no room for it, targets that the model has no product for, and a model that is divided over several
   /// devices; FileError for `from`.
   Tuner(const llm::Model& model, const TunerOptions& options);
   ~Tuner();
@@ -183,7 +187,8 @@ class Tuner {
   /// Bytes of what trains, of AdamW's moments, and of the sum of gradients where batches accumulate.
   std::uint64_t trained_bytes() const;
 
-  /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf.
+  /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf. With `full` writes a folder of the model, in
+  /// the types that its files have (F16 for blocks); FileError for models whose GGUF files do not become folders.
   void save(const std::filesystem::path& path) const;
   /// Everything that training goes on from, bit for bit.
   nn::StateDict state_dict() const;
@@ -204,7 +209,8 @@ struct Request {
   Extent context = 512, batch = 4;
   std::int64_t steps = 0;  ///< 0: by `epochs`
   double epochs = 1;
-  /// Rises over `warm_up` steps, then falls to 0 along half a cosine. Without a value 2e-4, or 2e-5 for preferences.
+  /// Rises over `warm_up` steps, then falls to 0 along half a cosine. Without a value 2e-4, or 2e-5 for preferences; a tenth of that
+  /// if all weights train.
   std::optional<double> learning_rate = {};
   double warm_up = 10;                          ///< steps, at most a tenth of the run
   std::int64_t log_every = 10, eval_every = 0;  ///< steps; 0 of `eval_every`: a tenth of the run
@@ -225,7 +231,8 @@ struct RunNeed {
   std::uint64_t weights = 0;  ///< of the model, as the device holds them
   std::uint64_t trained =
       0;  ///< what trains in f32, AdamW's moments, and the sum of gradients of a run that accumulates
-  /// Gradients, activations and scratch of a step, and those of a measurement of the validation loss, as planned.
+  /// Gradients, activations and scratch of a step, and those of a measurement of the validation loss, as planned; 0 where all weights
+  /// train and there is no room for them, so that no plan was made.
   std::uint64_t step = 0, validation = 0;
   /// `Request::device_memory`, or else the free memory of the host for the CPU. A GPU does not tell; nothing then.
   std::optional<std::uint64_t> available;
@@ -263,7 +270,7 @@ struct Observer {
 };
 
 /// Trains an adapter by a request. For a file of preferences the reference is the model as the run begins: its log-probabilities are
-/// computed once, and kept in the checkpoint. `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
+/// computed once, and kept in the checkpoint. If all weights train, out/model and out/best are folders of models. Else `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
 /// lowest validation loss), metrics.jsonl, loss.svg, run.json, and checkpoint.safetensors, which `resume` goes on from with the same
 /// bits. A stop ends the run after the step at hand, with a checkpoint.
 /// Errors: UsageError, FileError, DeviceError; Error for a loss that is not finite.

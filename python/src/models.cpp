@@ -249,6 +249,7 @@ void bind_models(nb::module_& m) {
         options.mmproj = mmproj;
         std::vector<std::pair<std::string, double>> adapters;
         take(given, "adapters", adapters);
+        take(given, "merge_adapters", options.merge_adapters);
         for (const auto& [adapter, scale] : adapters) options.adapters.push_back({adapter, scale});
         take(given, "cache", cache);
         take(given, "device", device);

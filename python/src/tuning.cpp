@@ -27,6 +27,7 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "alpha", request.tuner.alpha);
   take(given, "dropout", request.tuner.dropout);
   take(given, "dora", request.tuner.dora);
+  take(given, "full", request.tuner.full);
   take(given, "targets", request.tuner.targets);
   take(given, "seed", request.tuner.seed);
   take(given, "accumulate", request.tuner.accumulate);

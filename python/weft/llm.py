@@ -239,7 +239,7 @@ class ModelPart(NamedTuple):
 
 def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f32", "f16", "q8"] = "f32", exact: bool = False,
          whole_cache: bool = False, keep_packed: bool = True, device_memory: int = 0, chat_template: str = "",
-         mmproj: Path = "", adapters: Sequence[Path | tuple[Path, float]] = (),
+         mmproj: Path = "", adapters: Sequence[Path | tuple[Path, float]] = (), merge_adapters: bool = False,
          device: DeviceLike | Sequence[DeviceLike] | None = None, split: Sequence[float] = (), layers: Sequence[int] = (),
          progress: Callable[[int, int], Any] | None = None) -> Model:
     """Loads a GGUF file, or a folder with config.json, tokenizer.json and safetensors.
@@ -254,6 +254,7 @@ def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f3
     mmproj         of a GGUF file: the file with the part of the model that sees images; "": one beside the model, if it fits;
                    "none": none
     adapters       low-rank changes of the model (weft.tune, PEFT, GGUF): paths, or pairs of a path and a scale
+    merge_adapters  add them to the matrices while they are read: tokens then cost what they cost without, but matrices in blocks become F16
     device         one, or several that divide the layers in this order: ["webgpu:0", "cpu"]
     split          shares of several devices in the bytes: [3, 1]; by default equal
     layers         in place of shares, layers of each device; the last may be left out, and that device takes the rest
@@ -261,6 +262,6 @@ def load(path: Path, *, context: int = 0, sequences: int = 1, cache: Literal["f3
     """
     options = {"context": context, "sequences": sequences, "cache": cache, "exact": exact, "whole_cache": whole_cache,
                "keep_packed": keep_packed, "device_memory": device_memory, "chat_template": chat_template, "mmproj": str(mmproj), "device": device,
-               "split": list(split), "layers": list(layers),
+               "merge_adapters": merge_adapters, "split": list(split), "layers": list(layers),
                "adapters": [(str(a[0]), float(a[1])) if isinstance(a, tuple) else (str(a), 1.0) for a in adapters]}
     return Model(_weft._load_model(path, options, progress))

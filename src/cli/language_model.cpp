@@ -38,6 +38,10 @@ void add_model_options(CLI::App& app, ModelOptions& o, const std::string& what) 
                  "memory for weights and cache together, such as 6G or 500M; without --context, as many positions are "
                  "kept as fit. Of several devices: on each GPU; a CPU beside them takes the layers that do not fit");
   add_adapter_option(app, o.adapters);
+  app.add_flag("--merge-adapters", o.merges_adapters,
+               "add adapters to the matrices while they are read: tokens then cost what they cost without, but "
+               "matrices in blocks "
+               "become F16");
   app.add_flag("--exact", o.exact, "keep activations in f32 in products with quantised weights");
   app.add_flag("--no-packed-file", o.no_packed_file,
                "pack weights for the CPU at each start, and keep no packed copy in the cache folder");
@@ -241,6 +245,7 @@ llm::Model load_language_model(const ModelOptions& o, int sequences) {
   load.cache = parse_cache_type(o.cache);
   load.mmproj = o.mmproj;
   load.adapters = adapters_of(o.adapters);
+  load.merge_adapters = o.merges_adapters;
   Console console(stderr);
   if (console.is_terminal())
     load.progress = [&](std::uint64_t done, std::uint64_t total) {

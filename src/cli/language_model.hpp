@@ -19,6 +19,7 @@ struct ModelOptions {
   std::int64_t context = 0, threads = 0;
   std::string device_memory;
   std::vector<std::string> adapters;  // see adapters_of
+  bool merges_adapters = false;
   std::filesystem::path chat_template;
   std::filesystem::path mmproj = "none";  // see add_image_options
   bool whole_cache = false, exact = false, no_packed_file = false;

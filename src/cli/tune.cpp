@@ -53,12 +53,14 @@ void print_begin(Console& console, const TuneRequest& r, const llm::Model& model
   }
   const std::string data = examples.preferences.empty() ? fmt::format("{} examples", examples.all.size())
                                                         : fmt::format("{} preferences", examples.preferences.size());
+  const std::string trains = r.tuner.full
+                                 ? fmt::format("trains   all weights, {} numbers", grouped(tuner.parameter_count()))
+                                 : fmt::format("adapter  {} numbers beside {} products of the layers, rank {}",
+                                               grouped(tuner.parameter_count()), tuner.products().size(), r.tuner.rank);
   console.print(
-      fmt::format("{}\nadapter  {} numbers beside {} products of the layers, rank {}\ndata     {}: {}, {} tokens\n"
-                  "run      {}: {} steps of {} rows of {} tokens, {}, {}\n",
-                  model.describe(), grouped(tuner.parameter_count()), tuner.products().size(), r.tuner.rank,
-                  r.data.string(), data, grouped(tokens), r.out.string(), grouped(steps), r.batch * r.tuner.accumulate,
-                  r.context, r.device.to_string(), r.precision));
+      fmt::format("{}\n{}\ndata     {}: {}, {} tokens\nrun      {}: {} steps of {} rows of {} tokens, {}, {}\n",
+                  model.describe(), trains, r.data.string(), data, grouped(tokens), r.out.string(), grouped(steps),
+                  r.batch * r.tuner.accumulate, r.context, r.device.to_string(), r.precision));
 }
 
 int run_tune(TuneRequest& r) {
@@ -97,8 +99,9 @@ int run_tune(TuneRequest& r) {
     text += fmt::format("validation  {:.4f} before, {:.4f} now, {:.4f} at best\n", *report.first_validation,
                         *report.last_validation, report.best_validation.value_or(*report.last_validation));
   if (report.last_accuracy) text += fmt::format("right       {:.1f}% of them\n", *report.last_accuracy * 100);
-  text += fmt::format("adapter     {0}\nLet it write:  weft generate {1} --adapter {0}\n", r.out.string(),
-                      r.model.string());
+  text += r.tuner.full ? fmt::format("model       {0}\nLet it write:  weft generate {0}\n", (r.out / "model").string())
+                       : fmt::format("adapter     {0}\nLet it write:  weft generate {1} --adapter {0}\n",
+                                     r.out.string(), r.model.string());
   console.print(text);
   return report.interrupted ? kInterrupted : kOk;
 }
@@ -151,6 +154,11 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->capture_default_str();
   app.add_option("--chat-template", r.template_file, "a file with a template in place of the model's own")->group(run);
 
+  app.add_flag(
+         "--full", r.tuner.full,
+         "train all weights, in f32, in place of an adapter; OUT/model is then a folder of a model, and so is OUT/best")
+      ->group(run);
+
   const char* adapter = "Adapter";
   app.add_option("--rank", r.tuner.rank, "of the matrices beside each product")->group(adapter)->capture_default_str();
   app.add_option("--alpha", r.tuner.alpha, "changes are multiplied by alpha / rank")
@@ -186,7 +194,8 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->group(optimizer)
       ->capture_default_str();
   app.add_option("--learning-rate", r.learning_rate,
-                 "largest learning rate, which falls to 0 along half a cosine (default: 2e-4, of preferences 2e-5)")
+                 "largest learning rate, which falls to 0 along half a cosine (default: 2e-4, of preferences 2e-5, "
+                 "with --full a tenth)")
       ->group(optimizer);
   app.add_option("--warm-up", r.warm_up, "steps over which the learning rate rises; at most a tenth of the run")
       ->group(optimizer)

@@ -11,12 +11,10 @@
 
 namespace weft::llm {
 
-/// Whether the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so.
-bool is_adapter(const std::filesystem::path& path);
-
 /// The changes that an adapter makes to a model's products, times `scale`. An adapter of the other kind of file than the model's is
 /// translated: rows of queries and keys are turned, and what is one matrix in one kind may be several in the other.
 /// FileError that lists matrices of products that the model lacks or has in other shapes, and matrices of other kinds of adapters.
+/// What an adapter changes besides products is that of `with_saved_tensors`.
 std::vector<LowRank> read_adapter(const std::filesystem::path& path, double scale, const ModelGraph& graph);
 
 /// What a file says of an adapter besides its matrices.

@@ -54,7 +54,8 @@ std::map<std::string, ModuleTarget> by_node(const std::multimap<std::string, Mod
   return nodes;
 }
 
-/// Files name the same module with other parts before its layer: "model.layers.0.mlp.up_proj" is "language_model.layers..." too.
+}  // namespace
+
 std::string_view without_prefix(std::string_view module) {
   constexpr std::string_view kParts[] = {"base_model.",     "model.",      "transformer.",
                                          "language_model.", "text_model.", "backbone."};
@@ -68,8 +69,6 @@ std::string_view without_prefix(std::string_view module) {
   }
   return module;
 }
-
-}  // namespace
 
 std::multimap<std::string, ModuleTarget> module_targets(const ModelGraph& graph) {
   const auto layouts = layouts_of(graph);

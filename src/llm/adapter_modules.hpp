@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "llm/adapter.hpp"
@@ -20,6 +21,9 @@ struct ModuleChange {
   double strength = 1;
 };
 using ModuleChanges = std::map<std::string, ModuleChange>;  ///< by the tensor's name without ".weight"
+
+/// Files name the same module with other parts before its layer: "model.layers.0.mlp.up_proj" is "language_model.layers..." too.
+std::string_view without_prefix(std::string_view module);
 
 /// A product whose weight is a tensor of a file, or a part of its rows.
 struct ModuleTarget {

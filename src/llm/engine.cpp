@@ -14,6 +14,7 @@
 #include "llm/adapter_file.hpp"
 #include "llm/divide.hpp"
 #include "llm/magnitudes.hpp"
+#include "llm/merge_folder.hpp"
 #include "llm/placement.hpp"
 #include "llm/read_config.hpp"
 #include "text/load_tokenizer.hpp"
@@ -74,6 +75,7 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
     throw UsageError(
         fmt::format("llm::load: context {}: give 1 to {}, or 0 for the model's own", options.context, kContextMax));
   const io::TensorSource& source = names.source();
+  path_ = source.path();
   if (source.gguf() && is_mmproj(source.gguf()->metadata()))
     throw FileError(
         fmt::format("{}: is the part of a model that sees images, without a language model; give the file of the "
@@ -97,6 +99,7 @@ void Engine::read_graph(const TensorNames& names, const LoadOptions& options, bo
 }
 
 void Engine::add_adapters(const TensorNames& names, const LoadOptions& options, bool is_planned) {
+  if (options.merge_adapters) return;  // their changes are in the tensors
   std::vector<std::vector<LowRank>> adapters;
   for (const AdapterUse& use : options.adapters) {
     std::vector<LowRank>& changes = adapters.emplace_back(read_adapter(use.path, use.scale, graph_));
@@ -121,6 +124,12 @@ void Engine::make_stages(const TensorNames& names, const LoadOptions& options) {
 
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
+  // Packed files are of what the model's own files hold.
+  bool keeps_packed = options.keep_packed;
+  if (std::optional<io::TensorSource> changed = with_changed_tensors(source, options)) {
+    source = std::move(*changed);
+    keeps_packed = false;
+  }
   const TensorNames names(source);
   read_graph(names, options, false);
   make_stages(names, options);
@@ -138,7 +147,7 @@ Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   for (const auto& stage : stages_) {
     LoadProgress progress;
     if (options.progress) progress = [&](std::uint64_t done, std::uint64_t) { options.progress(before + done, all); };
-    stage->load(names, progress, options.keep_packed ? usual_packed_files() : PackedFileRules());
+    stage->load(names, progress, keeps_packed ? usual_packed_files() : PackedFileRules());
     stage->load_adapters(changes_);
     before += file_bytes(stage->graph(), names);
   }

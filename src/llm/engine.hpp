@@ -94,6 +94,7 @@ class Engine {
   const ModelConfig& config() const { return graph_.config; }
   const ModelGraph& graph() const { return graph_; }
   const ModelText& text() const { return *text_; }
+  const std::filesystem::path& path() const { return path_; }
   Extent context() const { return settings_.context; }
   int slots() const { return settings_.slots; }
   const StageSettings& settings() const { return settings_; }
@@ -229,6 +230,7 @@ class Engine {
   /// Writes the row of an image, which the tower sees now if it was not seen yet.
   void copy_image_row(text::TokenId id, std::span<float> out);
 
+  std::filesystem::path path_;
   ModelGraph graph_;
   std::vector<LowRank> changes_;  // of adapters, until they are on the devices
   Pipeline::Stages stages_;

@@ -9,6 +9,7 @@
 #include "graph/cache.hpp"
 #include "io/quantised_folder.hpp"
 #include "llm/engine.hpp"
+#include "llm/merge_folder.hpp"
 #include "llm/placement.hpp"
 #include "runtime/devices.hpp"
 #include "weft/error.hpp"
@@ -120,7 +121,8 @@ std::vector<FitChange> changes_of(const FitReport& report, const detail::Engine&
 }  // namespace
 
 FitReport fit(const std::filesystem::path& path, const LoadOptions& options) {
-  const io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
+  io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
+  if (std::optional<io::TensorSource> changed = with_changed_tensors(source, options)) source = std::move(*changed);
   const TensorNames names(source);
   detail::Engine engine(source, options, detail::Engine::Planned());
   FitReport report{

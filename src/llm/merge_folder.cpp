@@ -8,7 +8,7 @@
 #include "base/quote.hpp"
 #include "io/convert_model.hpp"
 #include "llm/adapter_file.hpp"
-#include "llm/families.hpp"
+#include "llm/adapter_tensors.hpp"
 #include "llm/magnitudes.hpp"
 #include "llm/model_folder.hpp"
 #include "llm/read_config.hpp"
@@ -30,18 +30,19 @@ bool holds_weights(const std::string& name) {
 
 io::TensorSource with_adapters(const io::TensorSource& source, std::span<const AdapterUse> adapters) {
   if (adapters.empty()) return source;
-  const TensorNames names(source);
-  ModelConfig config = read_config(source, names);
-  config.reads_images = config.sees_images_whole = false;
-  config.image_layers = 0;
-  const Family& family = family_of(config);
-  const ModelGraph graph =
-      family.build({config, family, [&](std::string_view key) { return names.find(key) != nullptr; }});
-  check_tensors(graph, names);
+  const io::TensorSource saved = with_saved_tensors(source, adapters).value_or(source);
+  const TensorNames names(saved);
+  const ModelGraph graph = graph_of_text(saved, names);
   std::vector<std::vector<LowRank>> all;
   for (const AdapterUse& use : adapters)
     make_gains(all.emplace_back(read_adapter(use.path, use.scale, graph)), graph, names);
-  return merged(source, joined(graph, all), graph);
+  return merged(saved, joined(graph, all), graph);
+}
+
+std::optional<io::TensorSource> with_changed_tensors(const io::TensorSource& source, const LoadOptions& options) {
+  if (options.adapters.empty()) return std::nullopt;
+  return options.merge_adapters ? with_adapters(source, options.adapters)
+                                : with_saved_tensors(source, options.adapters);
 }
 
 Converted write_folder(const io::TensorSource& source, const fs::path& folder, const ConvertOptions& options) {
@@ -65,6 +66,11 @@ Converted write_folder(const io::TensorSource& source, const fs::path& folder, c
   Json config = read_python_json_file(source.path() / "config.json", {});
   config.erase("quantization_config");
   config.erase("quantization");
+  if (makes_head(source)) {
+    config["tie_word_embeddings"] = false;
+    if (const auto text = config.find("text_config"); text != config.end() && text->contains("tie_word_embeddings"))
+      (*text)["tie_word_embeddings"] = false;
+  }
   for (const auto& entry : fs::directory_iterator(source.path())) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || holds_weights(name) || name == "config.json") continue;

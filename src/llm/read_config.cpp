@@ -48,6 +48,11 @@ void take_factors(ModelConfig& config, const std::function<std::vector<double>(c
   check(config);
 }
 
+bool makes_head(const io::TensorSource& source) {
+  const io::SourceTensor* head = source.find("lm_head.weight");
+  return head && head->make;
+}
+
 ModelConfig read_config(const io::TensorSource& source, const TensorNames& names, const ModelHints& hints) {
   ModelConfig config;
   if (source.gguf()) {
@@ -75,6 +80,7 @@ ModelConfig read_config(const io::TensorSource& source, const TensorNames& names
     config.image_layers = 0;
     config.lacks_image_settings = true;
   }
+  if (makes_head(source)) config.tied = false;
   check_count(config, source);
   return config;
 }

@@ -11,6 +11,10 @@ namespace weft::llm {
 /// more layers than tensors.
 ModelConfig read_config(const io::TensorSource& source, const TensorNames& names, const ModelHints& hints = {});
 
+/// Whether a folder's head is made, of quantised weights or by an adapter. It is then not the table of tokens, whatever the
+/// configuration says.
+bool makes_head(const io::TensorSource& source);
+
 /// Takes over factors of positions, which `factors_of` gives by the name of their tensor, or none. FileError as `check`.
 void take_factors(ModelConfig& config, const std::function<std::vector<double>(const char* name)>& factors_of);
 

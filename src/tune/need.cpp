@@ -1,7 +1,10 @@
 // What a run of fine-tuning would take, without its weights.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/processors.hpp"
+#include "llm/constant_values.hpp"
 #include "llm/engine.hpp"
 #include "train/most_rows.hpp"
 #include "tune/run_data.hpp"
@@ -10,11 +13,44 @@
 
 namespace weft::tune {
 
+namespace {
+
+std::optional<std::uint64_t> available_for(const Request& request) {
+  if (request.device_memory > 0) return request.device_memory;
+  return request.device.kind == Device::Kind::cpu ? std::optional(free_memory()) : std::nullopt;
+}
+
+/// Without a plan, which needs the room for all weights.
+RunNeed need_of_all_weights(const Request& request, const llm::Model& model) {
+  const auto engine = llm::detail::engine_of(model);
+  llm::require_trainable(engine->graph());
+  RunData data(request, model, engine->has_states() ? 1 : Rows::kTextsMax);
+  RunNeed need{.device = request.device, .batch = request.batch, .context = request.context};
+  need.examples = data.examples.all.size() + data.examples.preferences.size();
+  need.steps = data.steps;
+  need.precision = request.tuner.precision;
+  need.weights = engine->weight_bytes();
+  need.parameters = llm::constant_count(engine->graph());
+  need.trained = static_cast<std::uint64_t>(need.parameters) * sizeof(float) * (request.tuner.accumulate > 1 ? 4 : 3);
+  need.available = available_for(request);
+  // A plan takes what trains of it on this machine, or on its device.
+  const std::uint64_t room = std::min(need.available.value_or(free_memory()), free_memory());
+  need.fits = need.weights + need.trained <= room;
+  need.largest_batch = 0;
+  return need;
+}
+
+}  // namespace
+
 RunNeed run_need(const Request& request) {
   check(request);
   const llm::Model model = llm::detail::planned_model(
       request.model,
       {.context = request.context, .chat_template = request.chat_template, .mmproj = "none", .device = request.device});
+  if (request.tuner.full) {
+    RunNeed need = need_of_all_weights(request, model);
+    if (!need.fits) return need;
+  }
   Tuner tuner(model, request.tuner);
   RunData data(request, model, tuner.texts_of_row());
   const bool pairs = data.learns_preferences;
@@ -30,10 +66,7 @@ RunNeed run_need(const Request& request) {
     return std::pair(tuner.planned_bytes(rows, request.context, pairs), validation);
   };
   std::tie(need.step, need.validation) = planned(request.batch);
-  if (request.device_memory > 0)
-    need.available = request.device_memory;
-  else if (request.device.kind == Device::Kind::cpu)
-    need.available = free_memory();
+  need.available = available_for(request);
   if (!need.available) return need;
   need.fits = need.total() <= *need.available;
   const std::uint64_t fixed = need.weights + need.trained;

@@ -1,3 +1,4 @@
+// The low-rank matrices beside products, and with DoRA the lengths of the rows of the changed matrices.
 #include "tune/parameters.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include "base/philox.hpp"
 #include "base/quote.hpp"
+#include "llm/adapter_contents.hpp"
 #include "llm/adapter_file.hpp"
 #include "llm/adapter_modules.hpp"
 #include "llm/engine.hpp"
@@ -69,9 +71,36 @@ std::vector<float> drawn(Extent rank, Extent in, std::uint64_t seed, std::uint32
   return values;
 }
 
-}  // namespace
+class AdapterParameters : public Parameters {
+ public:
+  AdapterParameters(const llm::detail::Engine& engine, const TunerOptions& options);
 
-std::vector<LowRank> Parameters::begin_anew(const TunerOptions& options) const {
+  const ModelGraph& graph() const override { return graph_; }  // with the adapter
+  std::vector<Variable> variables() const override;
+  std::map<std::string, Tensor> values() const override;
+  std::vector<std::string> products() const override;
+  void save(const std::filesystem::path& path) const override;
+
+ private:
+  /// A product with an adapter.
+  struct Pair {
+    std::string node;
+    Extent rank, in, out;
+    double scale;
+    Variable a, b;
+    Variable magnitude;  // undefined without DoRA; then also what the lengths of rows are made of:
+    Tensor weight, squares;
+  };
+  std::vector<LowRank> begin_anew(const TunerOptions& options) const;
+  void add(const LowRank& change, const llm::detail::Engine& engine, const TunerOptions& options);
+
+  const ModelGraph plain_;
+  ModelGraph graph_;
+  const double dropout_;
+  std::vector<Pair> pairs_;
+};
+
+std::vector<LowRank> AdapterParameters::begin_anew(const TunerOptions& options) const {
   std::vector<LowRank> changes;
   for (const std::string& id : chosen_products(plain_, options.targets)) {
     const OpNode& node =
@@ -86,22 +115,27 @@ std::vector<LowRank> Parameters::begin_anew(const TunerOptions& options) const {
   return changes;
 }
 
-Parameters::Parameters(ModelGraph plain, const llm::Weights& weights, const TunerOptions& options, Device device,
-                       bool is_planned)
-    : plain_(std::move(plain)), graph_(plain_) {
+AdapterParameters::AdapterParameters(const llm::detail::Engine& engine, const TunerOptions& options)
+    : plain_(engine.graph()), graph_(plain_), dropout_(options.dropout) {
   const std::vector<LowRank> changes =
       options.from.empty() ? begin_anew(options) : llm::read_adapter(options.from, 1, plain_);
+  if (!options.from.empty() && llm::read_contents(options.from, 1).changes_tensors())
+    throw UsageError(fmt::format(
+        "{}: the adapter changes tensors besides products (modules_to_save, embeddings), which do not train; merge "
+        "it into its model (weft convert --adapter), and go on from that",
+        options.from.string()));
+  if (changes.empty()) throw UsageError(fmt::format("{}: the adapter changes no product", options.from.string()));
   for (const LowRank& change : changes) {
     if (change.scale == 0)
       throw UsageError(fmt::format("{}: the changes of {} are multiplied by 0, so they cannot train",
                                    options.from.string(), change.node));
-    add(change, weights, options, device, is_planned);
+    add(change, engine, options);
   }
   graph_.validate();
 }
 
-void Parameters::add(const LowRank& change, const llm::Weights& weights, const TunerOptions& options, Device device,
-                     bool is_planned) {
+void AdapterParameters::add(const LowRank& change, const llm::detail::Engine& engine, const TunerOptions& options) {
+  const Device device = engine.device();
   const bool has_magnitude = options.from.empty() ? options.dora : !change.magnitude.empty();
   llm::add_low_rank(graph_, change.node, change.rank, has_magnitude);
   const std::string a = llm::low_rank_a(change.node), b = llm::low_rank_b(change.node);
@@ -118,14 +152,15 @@ void Parameters::add(const LowRank& change, const llm::Weights& weights, const T
   if (!has_magnitude) return;
   const auto product = std::find_if(plain_.nodes.begin(), plain_.nodes.end(),
                                     [&](const OpNode& node) { return node.id == change.node; });
-  pair.weight = weights.at(product->inputs[1])[0];
-  pair.squares = is_planned ? ones({change.out}, DType::f32, device).eval() : llm::row_squares(pair.weight).eval();
+  pair.weight = engine.stages()[0]->weights().at(product->inputs[1])[0];
+  pair.squares =
+      engine.is_planned() ? ones({change.out}, DType::f32, device).eval() : llm::row_squares(pair.weight).eval();
   const Tensor lengths = change.magnitude.empty() ? elementwise("sqrt", {pair.squares}).eval()
                                                   : on_device(change.magnitude, {change.out}, device);
   pair.magnitude = Variable(lengths, llm::low_rank_gain(change.node), true);
 }
 
-std::vector<Variable> Parameters::variables() const {
+std::vector<Variable> AdapterParameters::variables() const {
   std::vector<Variable> all;
   for (const Pair& pair : pairs_) {
     all.insert(all.end(), {pair.a, pair.b});
@@ -134,13 +169,7 @@ std::vector<Variable> Parameters::variables() const {
   return all;
 }
 
-std::vector<nn::NamedVariable> Parameters::named() const {
-  std::vector<nn::NamedVariable> all;
-  for (const Variable& variable : variables()) all.push_back({variable.name(), variable});
-  return all;
-}
-
-std::map<std::string, Tensor> Parameters::values() const {
+std::map<std::string, Tensor> AdapterParameters::values() const {
   std::map<std::string, Tensor> values;
   for (const Pair& pair : pairs_) {
     values[llm::low_rank_a(pair.node)] = pair.a.value();
@@ -155,26 +184,38 @@ std::map<std::string, Tensor> Parameters::values() const {
   return values;
 }
 
-std::vector<std::string> Parameters::products() const {
+std::vector<std::string> AdapterParameters::products() const {
   std::vector<std::string> ids;
   for (const Pair& pair : pairs_) ids.push_back(pair.node);
   return ids;
 }
 
-std::int64_t Parameters::count() const {
-  std::int64_t count = 0;
-  for (const Variable& variable : variables()) count += variable.numel();
-  return count;
-}
-
-void Parameters::save(const std::filesystem::path& path, double dropout) const {
+void AdapterParameters::save(const std::filesystem::path& path) const {
   std::vector<LowRank> all;
   for (const Pair& pair : pairs_) {
     all.push_back({pair.node, pair.rank, pair.in, pair.out, pair.a.value().to_vector<float>(),
                    pair.b.value().to_vector<float>(), pair.scale});
     if (pair.magnitude.defined()) all.back().magnitude = pair.magnitude.value().to_vector<float>();
   }
-  llm::write_adapter(path, all, plain_, {plain_.config.source, dropout});
+  llm::write_adapter(path, all, plain_, {plain_.config.source, dropout_});
+}
+
+}  // namespace
+
+std::unique_ptr<Parameters> adapter_parameters(const llm::detail::Engine& engine, const TunerOptions& options) {
+  return std::make_unique<AdapterParameters>(engine, options);
+}
+
+std::vector<nn::NamedVariable> Parameters::named() const {
+  std::vector<nn::NamedVariable> all;
+  for (const Variable& variable : variables()) all.push_back({variable.name(), variable});
+  return all;
+}
+
+std::int64_t Parameters::count() const {
+  std::int64_t count = 0;
+  for (const Variable& variable : variables()) count += variable.numel();
+  return count;
 }
 
 }  // namespace weft::tune

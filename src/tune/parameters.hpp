@@ -1,13 +1,13 @@
-// What of a model trains: the low-rank matrices beside its products, and with DoRA the lengths of the rows of the changed matrices.
+// What of a model trains: an adapter beside its products, or all of its weights.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "llm/adapter.hpp"
-#include "llm/weights.hpp"
+#include "llm/engine.hpp"
 #include "weft/nn/state.hpp"
 #include "weft/tune.hpp"
 
@@ -15,36 +15,21 @@ namespace weft::tune {
 
 class Parameters {
  public:
-  /// Errors: as `Tuner`.
-  /// `is_planned`: the weights have no values.
-  Parameters(llm::ModelGraph plain, const llm::Weights& weights, const TunerOptions& options, Device device,
-             bool is_planned);
-
-  const llm::ModelGraph& graph() const { return graph_; }  ///< with the adapter
-  std::vector<Variable> variables() const;
-  std::vector<nn::NamedVariable> named() const;
+  virtual ~Parameters() = default;
+  virtual const llm::ModelGraph& graph() const = 0;
+  virtual std::vector<Variable> variables() const = 0;
   /// Constants of the graph with the values that train.
-  std::map<std::string, Tensor> values() const;
-  std::vector<std::string> products() const;
+  virtual std::map<std::string, Tensor> values() const = 0;
+  /// Products that have an adapter.
+  virtual std::vector<std::string> products() const = 0;
+  virtual void save(const std::filesystem::path& path) const = 0;
+
+  std::vector<nn::NamedVariable> named() const;
   std::int64_t count() const;
-  void save(const std::filesystem::path& path, double dropout) const;
-
- private:
-  /// A product with an adapter.
-  struct Pair {
-    std::string node;
-    Extent rank, in, out;
-    double scale;
-    Variable a, b;
-    Variable magnitude;  // undefined without DoRA; then also what the lengths of rows are made of:
-    Tensor weight, squares;
-  };
-  std::vector<llm::LowRank> begin_anew(const TunerOptions& options) const;
-  void add(const llm::LowRank& change, const llm::Weights& weights, const TunerOptions& options, Device device,
-           bool is_planned);
-
-  llm::ModelGraph plain_, graph_;
-  std::vector<Pair> pairs_;
 };
+
+/// Errors: as `Tuner`.
+std::unique_ptr<Parameters> adapter_parameters(const llm::detail::Engine& engine, const TunerOptions& options);
+std::unique_ptr<Parameters> full_parameters(const llm::detail::Engine& engine, const TunerOptions& options);
 
 }  // namespace weft::tune

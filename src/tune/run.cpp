@@ -108,6 +108,7 @@ class Run {
                 {"alpha", t.alpha},
                 {"dropout", t.dropout},
                 {"dora", t.dora},
+                {"full", t.full},
                 {"precision", std::string(name_of(t.precision))},
                 {"weight_decay", t.weight_decay},
                 {"beta_1", t.beta_1},
@@ -212,7 +213,7 @@ class Run {
   }
 
   void save() {
-    tuner_->save(r_.out);
+    tuner_->save(r_.tuner.full ? r_.out / "model" : r_.out);
     Checkpoint checkpoint{settings_,           step_, elapsed(), report_.first_validation, report_.best_validation,
                           tuner_->state_dict()};
     if (data_->learns_preferences) {
@@ -275,7 +276,7 @@ class Run {
       if (!std::isfinite(progress.loss))
         throw Error(
             fmt::format("the loss is {} at step {}: training has diverged. Lower --learning-rate (it was {:.2g}); {} "
-                        "has the last adapter that was saved",
+                        "has what was saved last",
                         progress.loss, step_, rate, r_.out.string()));
       if (evaluates) evaluate(progress);
       tell(progress);

@@ -18,6 +18,9 @@ void check(const Request& r) {
   if (r.learning_rate && !(*r.learning_rate > 0 && *r.learning_rate <= 10))
     throw UsageError(fmt::format("tune: a learning rate of {}; give more than 0, as 2e-4", *r.learning_rate));
   if (!(r.warm_up >= 0 && r.warm_up <= 1e9)) throw UsageError(fmt::format("tune: a warm-up of {} steps", r.warm_up));
+  if (r.tuner.full && r.to_gguf)
+    throw UsageError(
+        "tune: all weights train, so there is no adapter for a GGUF file; convert the model of the run (weft convert)");
   if (r.log_every < 1 || r.eval_every < 0 || r.checkpoint_every < 1)
     throw UsageError("tune: intervals of logs and checkpoints are 1 step or more, that of measurements 0 or more");
 }
@@ -25,7 +28,8 @@ void check(const Request& r) {
 RunData::RunData(const Request& request, const llm::Model& model, Extent texts_of_row)
     : examples(read_examples(request.data, model, request.context)),
       learns_preferences(!examples.preferences.empty()),
-      learning_rate(request.learning_rate.value_or(learns_preferences ? 2e-5 : 2e-4)) {
+      learning_rate(
+          request.learning_rate.value_or((learns_preferences ? 2e-5 : 2e-4) * (request.tuner.full ? 0.1 : 1))) {
   if (learns_preferences && request.batch % 2 != 0)
     throw UsageError(fmt::format(
         "tune: a batch of {} rows; chosen and rejected texts are in rows of their own, so give an even number",

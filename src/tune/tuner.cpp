@@ -40,6 +40,9 @@ void check(const TunerOptions& o) {
       throw UsageError(fmt::format("tune: {} is {}; give {} to {}", b.name, b.value, b.least, b.most));
   if (o.preference.loss != PreferenceLoss::sigmoid && o.preference.label_smoothing > 0)
     throw UsageError("tune: label_smoothing is a part of the sigmoid loss; leave it at 0 for others");
+  if (o.full && (o.dora || o.dropout > 0 || !o.targets.empty() || !o.from.empty()))
+    throw UsageError(
+        "tune: all weights train (full), so there is no adapter; leave out dora, dropout, targets and from");
   if (o.precision != DType::f32 && o.precision != DType::f16 && o.precision != DType::bf16)
     throw UsageError(fmt::format("tune: a precision of {}; choose f32, f16 or bf16", weft::name_of(o.precision)));
 }
@@ -57,7 +60,7 @@ struct Tuner::State {
                     [](const auto& t) { return t.storage == llm::TensorStorage::adapter; }))
       throw UsageError(
           "tune: the model was loaded with an adapter; load it alone, and name the adapter to go on with as `from`");
-    parameters.emplace(graph, engine->stages()[0]->weights(), options, device, engine->is_planned());
+    parameters = options.full ? full_parameters(*engine, options) : adapter_parameters(*engine, options);
     const auto& settings = engine->settings();
     frequencies = on_device(settings.frequencies, settings.frequencies_shape, device);
     local_frequencies = on_device(settings.local_frequencies, settings.frequencies_shape, device);
@@ -139,7 +142,7 @@ struct Tuner::State {
   const std::shared_ptr<llm::detail::Engine> engine;
   TunerOptions options;
   const Device device;
-  std::optional<Parameters> parameters;
+  std::unique_ptr<Parameters> parameters;
   Tensor frequencies, local_frequencies, axes;
   std::optional<optim::AdamW> optimizer;
   std::optional<optim::LossScale> scale;
@@ -247,7 +250,7 @@ std::uint64_t Tuner::trained_bytes() const {
   return static_cast<std::uint64_t>(parameter_count()) * sizeof(float) * copies;
 }
 
-void Tuner::save(const std::filesystem::path& path) const { state_->parameters->save(path, state_->options.dropout); }
+void Tuner::save(const std::filesystem::path& path) const { state_->parameters->save(path); }
 
 nn::StateDict Tuner::state_dict() const {
   const State& s = *state_;

@@ -27,7 +27,7 @@ struct PeftCase {
     for (const auto& [key, shape] : json.at("tensors").items()) {
       const Shape extents(shape.get<std::vector<Extent>>());
       if (extents.rank() == 1) {
-        tensors.push_back(test::random_values("adapter " + key, extents, 0.3, 1));
+        tensors.push_back(test::random_values("adapter " + key, extents, 0.3, key.ends_with(".bias") ? 0 : 1));
         continue;
       }
       tensors.push_back(

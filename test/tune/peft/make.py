@@ -42,6 +42,13 @@ CASES = [
     ("mamba2", "mamba2", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj"]}),
     ("bamba", "bamba", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj", "q_proj", "v_proj", "up_proj"]}),
     ("lfm2", "lfm2", {"r": 2, "lora_alpha": 4, "target_modules": ["in_proj", "q_proj", "w1"]}),
+    ("llama-saved", "llama", {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head", "norm"]}),
+    ("llama-biases-saved", "llama-biases", {"r": 2, "target_modules": ["q_proj"], "bias": "all"}),
+    ("llama-table", "llama", {"r": 4, "target_modules": ["v_proj", "embed_tokens"]}),
+    ("tied-saved", "llama-llama3", {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]}),
+    ("tied-table", "llama-llama3", {"r": 2, "target_modules": ["embed_tokens"]}),
+    ("tied-head", "llama-llama3", {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["lm_head"]}),
+    ("gpt2-saved", "gpt2", {"r": 2, "target_modules": ["c_attn"], "modules_to_save": ["wte"], "fan_in_fan_out": True}),
     ("bloom", "bloom", {"r": 2, "lora_alpha": 4, "target_modules": ["query_key_value", "dense_h_to_4h"]}),
 ]
 

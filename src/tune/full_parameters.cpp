@@ -1,0 +1,85 @@
+// All weights of a model.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/processors.hpp"
+#include "io/quantised_folder.hpp"
+#include "llm/constant_values.hpp"
+#include "llm/convert.hpp"
+#include "llm/merge_folder.hpp"
+#include "tune/parameters.hpp"
+#include "weft/error.hpp"
+#include "weft/ops.hpp"
+
+namespace weft::tune {
+namespace {
+
+using llm::TensorDesc;
+
+class FullParameters : public Parameters {
+ public:
+  FullParameters(const llm::detail::Engine& engine, const TunerOptions& options)
+      : graph_(engine.graph()), path_(engine.path()) {
+    llm::require_trainable(graph_);
+    require_room(engine, options);
+    const auto& weights = engine.stages()[0]->weights();
+    for (const TensorDesc& tensor : graph_.tensors) {
+      if (tensor.storage != llm::TensorStorage::constant) continue;
+      Shape shape;
+      for (const llm::Dim& extent : tensor.shape) shape.push_back(extent.value);
+      // Added to zero, so that the value is memory of its own.
+      const Tensor zero = zeros(shape, DType::f32, engine.device());
+      const Tensor value = engine.is_planned() ? zero : cast(weights.at(tensor.name)[0], DType::f32) + zero;
+      variables_.emplace_back(value.eval(), tensor.name, true);
+    }
+  }
+
+  const llm::ModelGraph& graph() const override { return graph_; }
+  std::vector<Variable> variables() const override { return variables_; }
+  std::map<std::string, Tensor> values() const override {
+    std::map<std::string, Tensor> values;
+    for (const Variable& variable : variables_) values[variable.name()] = variable.value();
+    return values;
+  }
+  std::vector<std::string> products() const override { return {}; }
+
+  void save(const std::filesystem::path& path) const override {
+    const io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path_));
+    const io::TensorSource trained = llm::with_values(source, graph_, [this](const std::string& constant) {
+      const auto found = std::find_if(variables_.begin(), variables_.end(),
+                                      [&](const Variable& variable) { return variable.name() == constant; });
+      return found->value().to_vector<float>();
+    });
+    if (source.gguf())
+      llm::convert_to_folder(trained, path, {.mmproj = "none"});
+    else
+      llm::write_folder(trained, path, {});
+  }
+
+ private:
+  /// Beside the model that is there: what trains, AdamW's moments, and the sum of gradients.
+  void require_room(const llm::detail::Engine& engine, const TunerOptions& options) const {
+    if (engine.is_planned() || engine.device().kind != Device::Kind::cpu) return;
+    const auto numbers = static_cast<std::uint64_t>(llm::constant_count(graph_));
+    const std::uint64_t needed = numbers * sizeof(float) * (options.accumulate > 1 ? 4 : 3), room = free_memory();
+    if (needed > room)
+      throw UsageError(
+          fmt::format("tune: {} weights in f32 with AdamW's moments take {:.1f} MB, and there is room for {:.1f} MB; "
+                      "train an adapter, or "
+                      "take a smaller model",
+                      numbers, static_cast<double>(needed) / 1e6, static_cast<double>(room) / 1e6));
+  }
+
+  const llm::ModelGraph graph_;
+  const std::filesystem::path path_;
+  std::vector<Variable> variables_;
+};
+
+}  // namespace
+
+std::unique_ptr<Parameters> full_parameters(const llm::detail::Engine& engine, const TunerOptions& options) {
+  return std::make_unique<FullParameters>(engine, options);
+}
+
+}  // namespace weft::tune
