@@ -30,6 +30,7 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   state_->load_model = add_model_operations(to, options);
   add_fetch_operations(to, options);
   add_training_operations(to, options);
+  add_tuning_operations(to, options);
   add_grid_operations(to, options);
   add_memory_operations(to, options);
   add_media_operations(to, options);

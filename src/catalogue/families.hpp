@@ -19,6 +19,7 @@ std::function<void(const std::string& name, const std::filesystem::path& path)> 
     Registry& registry, const CatalogueOptions& options);
 void add_fetch_operations(Registry& registry, const CatalogueOptions& options);
 void add_training_operations(Registry& registry, const CatalogueOptions& options);
+void add_tuning_operations(Registry& registry, const CatalogueOptions& options);
 void add_grid_operations(Registry& registry, const CatalogueOptions& options);
 void add_memory_operations(Registry& registry, const CatalogueOptions& options);
 void add_media_operations(Registry& registry, const CatalogueOptions& options);

@@ -211,6 +211,7 @@ TEST_F(TunePreferenceFiles, ARunThatWasStoppedEndsWithTheSameBits) {
             parts = request("parts" + std::to_string(accumulate));
     whole.tuner.accumulate = parts.tuner.accumulate = accumulate;
     whole.tuner.dropout = parts.tuner.dropout = 0.1;
+    whole.tuner.dora = parts.tuner.dora = accumulate == 1;
     run(whole);
     std::stop_source stop;
     const RunReport first = run(parts,
