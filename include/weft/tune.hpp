@@ -108,7 +108,7 @@ struct PreferenceOptions {
   PreferenceLoss loss = PreferenceLoss::sigmoid;
   double beta = 0.1;  ///< how close the model stays to the reference
   double label_smoothing =
-      0;  ///< the share of preferences that are taken to be the wrong way round, below 0.5; of the sigmoid alone
+      0;  ///< share of preferences taken to be the wrong way round, below 0.5; of the sigmoid alone
 };
 /// "sigmoid" or "ipo". Errors: UsageError.
 PreferenceLoss preference_loss_named(std::string_view name);
@@ -137,12 +137,12 @@ struct TunerOptions {
   PreferenceOptions preference = {};                                     ///< for rows of preferences
 };
 
-/// A model with an adapter that trains. The model's own weights stay as they are, in blocks too. One thread at a time.
+/// A model that trains: an adapter, beside which its own weights stay as they are, in blocks too; or a copy of all its weights in f32. One
+/// thread at a time.
 class Tuner {
  public:
-  /// Errors: UsageError for numbers out of range, `full` with what belongs to adapters, or for a model with experts or where the CPU has
-  /// no room for it, targets that the model has no product for, and a model that is divided over several
-  /// devices; FileError for `from`.
+  /// Errors: UsageError for numbers out of range, targets that the model has no product for, a model that is divided over several devices,
+  /// and `full` with what belongs to adapters, for a model with experts, or where the CPU has no room; FileError for `from`.
   Tuner(const llm::Model& model, const TunerOptions& options);
   ~Tuner();
   Tuner(Tuner&&) noexcept;
@@ -154,7 +154,7 @@ class Tuner {
     /// difference of the two rewards.
     Tensor accuracy, margin;
   };
-  /// One update of the adapter. Errors: UsageError unless there are `accumulate` batches, of the same size; for rows of more texts
+  /// One update. Errors: UsageError unless there are `accumulate` batches, of the same size; for rows of more texts
   /// than `texts_of_row`.
   StepResult step(std::span<const Rows> batches, double learning_rate);
   StepResult step(std::initializer_list<Rows> batches, double learning_rate) {

@@ -1,10 +1,14 @@
 // What adapters change of a model besides its products: tensors that they hold as a whole, and tables of tokens.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "io/tensor_source.hpp"
+#include "llm/weights.hpp"
 #include "weft/llm.hpp"
 
 namespace weft::llm {
@@ -18,8 +22,6 @@ std::optional<io::TensorSource> with_saved_tensors(const io::TensorSource& sourc
                                                    std::span<const AdapterUse> adapters);
 
 /// The graph of the model that a source holds, as it reads texts. Its tensors are checked.
-struct ModelGraph;
-class TensorNames;
 ModelGraph graph_of_text(const io::TensorSource& source, const TensorNames& names);
 
 /// A tensor of a source whose values are changed when its data is asked for. Its type stays if it is F32, F16 or BF16, else it is F16.

@@ -188,7 +188,8 @@ class Engine {
     std::vector<Shift> shifts;
   };
 
-  /// Sets the graph and what the options say of it. `sees`: with the tower of an mmproj file, if there is one.
+  /// Sets the graph and what the options say of it. With the tower of an mmproj file, if there is one.
+  /// `is_planned`: weights have no values.
   void read_graph(const TensorNames& names, const LoadOptions& options, bool is_planned);
   /// Reads the adapters, and adds their products to the graph.
   void add_adapters(const TensorNames& names, const LoadOptions& options, bool is_planned);
