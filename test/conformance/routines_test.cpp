@@ -6,6 +6,7 @@
 #include "graph/cache.hpp"
 #include "graph/convolution.hpp"
 #include "graph/ctc.hpp"
+#include "graph/delta_scan.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/packed.hpp"
@@ -551,6 +552,39 @@ TEST_F(Routines, ScansOfStatesAndTheirGradients) {
   }
 }
 
+TEST_F(Routines, ScansOfTheGatedDeltaRule) {
+  struct Size {
+    Extent batch, steps, groups, keys, heads, width;
+  };
+  for (const Size& z : {Size{1, 1, 2, 128, 4, 128},
+                        {2, 3, 1, 5, 3, 1},
+                        {1, 33, 2, 16, 2, 33},
+                        {2, 9, 3, 33, 6, 70},
+                        {1, 70, 1, 64, 2, 64},
+                        {1, 17, 1, 256, 1, 8}}) {
+    SCOPED_TRACE(fmt::format("{} x {} steps, {} groups of {} keys, {} heads of {}", z.batch, z.steps, z.groups, z.keys,
+                             z.heads, z.width));
+    const Shape keys{z.batch, z.steps, z.groups, z.keys}, values{z.batch, z.steps, z.heads, z.width},
+        each{z.batch, z.steps, z.heads}, state{z.batch, z.heads, z.keys, z.width};
+    // Keys are no longer than 1: else a step pushes the state past its value, and errors grow.
+    const double most = 1 / std::sqrt(static_cast<double>(z.keys));
+    const auto q = noise(keys.numel()), k = noise(keys.numel(), -most, most), v = noise(values.numel()),
+               decay = noise(each.numel(), -1, -0.05), beta = noise(each.numel(), 0.1, 0.9), s = noise(state.numel());
+    expect_same(
+        [&](Side& side) {
+          const auto made = [&](const Shape& shape, const std::vector<double>& list) {
+            return side.arguments.make(shape, list);
+          };
+          const graph::OpRow& row = graph::delta_scan_row();
+          return results_of(
+              row, {made(keys, q), made(keys, k), made(values, v), made(each, decay), made(each, beta), made(state, s)},
+              graph::words_of(row.attributes, graph::DeltaScanAttributes{}));
+        },
+        5e-5, 2e-5);
+    EXPECT_EQ(kernels_.size(), 1u);
+  }
+}
+
 // Two sequences of a cache of four go on, one begins, and one is padding; their rows may hold anything.
 TEST_F(Routines, ScansAndConvolutionsOfRowsOfACache) {
   const Extent batch = 4, rows = 4, heads = 3, width = 8, states = 16, channels = heads * width, kernel = 4;
@@ -565,7 +599,9 @@ TEST_F(Routines, ScansAndConvolutionsOfRowsOfACache) {
     if (steps > 1) cache = noise(rows * channels * states);
     const auto x = noise(sequences * steps * channels), dt = noise(sequences * steps * heads, 0.05, 1),
                a = noise(heads, -2, -0.1), b = noise(sequences * steps * states), c = noise(sequences * steps * states),
-               w = noise(channels * kernel), bias = noise(channels);
+               w = noise(channels * kernel), bias = noise(channels),
+               short_keys = noise(sequences * steps * states, -0.25, 0.25),
+               decay = noise(sequences * steps * heads, -1, -0.05);
     const auto [actual, expected] = both([&](Side& side) {
       const auto made = [&](const Shape& shape, const std::vector<double>& values, DType type = DType::f32) {
         return side.arguments.make(shape, values, type);
@@ -585,9 +621,17 @@ TEST_F(Routines, ScansAndConvolutionsOfRowsOfACache) {
                        made({1}, {steps == 1 ? 1.0 : 5.0}, DType::i32)},
                       graph::words_of(convolution.attributes, graph::StateConvolutionAttributes{.cached = true})))
         results.push_back(std::move(each));
+      const graph::OpRow& delta = graph::delta_scan_row();
+      const Shape keys{sequences, steps, 1, states}, by_head{sequences, steps, heads};
+      for (Tensor& each :
+           results_of(delta,
+                      {made(keys, c), made(keys, short_keys), made({sequences, steps, heads, width}, x),
+                       made(by_head, decay), made(by_head, dt), made({rows, channels * states}, cache), at, first},
+                      graph::words_of(delta.attributes, graph::DeltaScanAttributes{.cached = true})))
+        results.push_back(std::move(each));
       return results;
     });
-    EXPECT_EQ(kernels_.size(), 2u);
+    EXPECT_EQ(kernels_.size(), 3u);
     for (std::size_t o = 0; o < expected.size(); ++o)
       expect_close(actual[o], expected[o], 5e-5, 1e-5, fmt::format("output {}", o));
   }

@@ -436,6 +436,7 @@ inline std::vector<RoutineReference> routine_references() {
           {&graph::grouped_outer_row(), run_grouped_outer},
           {&graph::recurrence_row(), run_recurrence},
           {&graph::recurrence_backward_row(), run_recurrence_backward},
+          {&graph::delta_scan_row(), run_delta_scan},
           {&graph::state_scan_row(), run_state_scan},
           {&graph::state_scan_backward_row(), run_state_scan_backward},
           {&graph::state_convolution_row(), run_state_convolution},

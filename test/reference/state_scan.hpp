@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compile/call_attributes.hpp"
+#include "graph/delta_scan.hpp"
 #include "graph/state_scan.hpp"
 #include "reference/values.hpp"
 
@@ -125,6 +126,38 @@ inline void run_state_convolution(const kernel::CallKernel& k, std::vector<Value
     const Extent counted = cached ? static_cast<Extent>(in(6, 0)) : steps;
     for (Extent i = 0; i < kept * width && row >= 0; ++i)
       write(k.outs[0], row * kept * width + i, list[static_cast<std::size_t>(counted * width + i)], buffers);
+  }
+}
+
+inline void run_delta_scan(const kernel::CallKernel& k, std::vector<Values>& buffers) {
+  const bool cached = kernel::attributes_of<graph::DeltaScanAttributes>(k).cached;
+  const Extent batch = k.shapes[0][0], steps = k.shapes[0][1], groups = k.shapes[0][2], keys = k.shapes[0][3],
+               heads = k.shapes[2][2], width = k.shapes[2][3];
+  const auto in = [&](std::size_t operand, Extent i) { return read(k.reads[operand], i, buffers); };
+  for (Extent i = 0; cached && i < k.shapes[5].numel(); ++i) write(k.outs[0], i, in(5, i), buffers);
+  for (Extent i = 0; i < batch * heads * width; ++i) {
+    const Extent s = i / width / heads, h = i / width % heads, c = i % width;
+    const Extent row = cached ? cache_row(k, 6, s, k.shapes[5][0], buffers) : s;
+    const bool begins = row < 0 || (cached && in(7, s) > 0);
+    const auto place = [&](Extent n) { return ((row * heads + h) * keys + n) * width + c; };
+    Values state;
+    for (Extent n = 0; n < keys; ++n) state.push_back(begins ? 0 : in(5, place(n)));
+    for (Extent t = 0; t < steps; ++t) {
+      const Extent step = s * steps + t, head = step * heads + h, key = (step * groups + h * groups / heads) * keys;
+      double known = 0, y = 0;
+      for (Extent n = 0; n < keys; ++n) {
+        state[static_cast<std::size_t>(n)] *= std::exp(in(3, head));
+        known += state[static_cast<std::size_t>(n)] * in(1, key + n);
+      }
+      const double added = in(4, head) * (in(2, head * width + c) - known);
+      for (Extent n = 0; n < keys; ++n) {
+        state[static_cast<std::size_t>(n)] += in(1, key + n) * added;
+        y += state[static_cast<std::size_t>(n)] * in(0, key + n);
+      }
+      write(k.outs[1], head * width + c, y, buffers);
+    }
+    for (Extent n = 0; n < keys && row >= 0; ++n)
+      write(k.outs[0], place(n), state[static_cast<std::size_t>(n)], buffers);
   }
 }
 

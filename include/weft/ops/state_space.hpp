@@ -1,4 +1,5 @@
-// Selective state spaces: linear recurrences whose coefficients depend on the input (Mamba, Mamba-2).
+// Linear recurrences of states whose coefficients depend on the input: selective state spaces (Mamba, Mamba-2) and the gated delta
+// rule (Qwen3-Next).
 #pragma once
 
 #include "weft/tensor.hpp"
@@ -56,6 +57,25 @@ struct ShortConvolution {
 /// Source    Dao and Gu 2024, arXiv:2405.21060
 [[nodiscard]] StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor& a, const Tensor& b,
                                               const Tensor& c, const Tensor& state = {}, Extent chunk = 256,
+                                              Where where = Where::current());
+
+/// The gated delta rule. Each of H heads has a state of K keys and V columns. A step keeps a part of it, and moves what the state gives
+/// for its key towards its value; neighbouring heads share the q and k of a group:
+///
+///   u_t[h] = beta_t[h] (v_t[h] - exp(decay_t[h]) s_{t-1}[h]^T k_t[g]);   s_t[h] = exp(decay_t[h]) s_{t-1}[h] + k_t[g] u_t[h]^T
+///   y_t[h] = s_t[h]^T q_t[g],   g = h G / H
+///
+/// Where a device has no kernel (the types of 16 bits, gradients), steps are taken in chunks of `chunk`: products, and the solution of
+/// a triangular system of that size. The chunk changes the order of sums, not what is computed.
+///
+/// Shapes    q, k [B, T, G, K], v [B, T, H, V], decay, beta [B, T, H], state [B, H, K, V] or undefined for zeros
+///           -> y [B, T, H, V], state [B, H, K, V]
+/// Dtypes    floats, of one dtype
+/// Errors    ShapeError for operands that do not fit, G that does not divide H, and no steps; UsageError for a chunk below 1
+/// Gradient  of all inputs
+/// Source    Yang et al. 2024, arXiv:2412.06464
+[[nodiscard]] StateSpaceScan gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& decay,
+                                              const Tensor& beta, const Tensor& state = {}, Extent chunk = 64,
                                               Where where = Where::current());
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "backend/cpu/cache.hpp"
 #include "backend/cpu/conv_adjoint.hpp"
 #include "backend/cpu/ctc.hpp"
+#include "backend/cpu/delta_scan.hpp"
 #include "backend/cpu/grouped.hpp"
 #include "backend/cpu/linear_algebra.hpp"
 #include "backend/cpu/matrix_exponential.hpp"
@@ -23,6 +24,7 @@
 #include "graph/cache.hpp"
 #include "graph/convolution.hpp"
 #include "graph/ctc.hpp"
+#include "graph/delta_scan.hpp"
 #include "graph/grouped.hpp"
 #include "graph/linear_algebra.hpp"
 #include "graph/matrix_exponential.hpp"
@@ -171,6 +173,7 @@ backend::CallTable<CallEntry>& calls() {
        {&graph::state_scan_row(), {.accepts = accepts_wide, .prepare = prepare_state_scan}},
        {&graph::state_scan_backward_row(), {.accepts = accepts_wide, .prepare = prepare_state_scan_backward}},
        {&graph::state_convolution_row(), {.accepts = accepts_wide, .prepare = prepare_state_convolution}},
+       {&graph::delta_scan_row(), {.accepts = accepts_wide, .prepare = prepare_delta_scan}},
        {&graph::ctc_alignment_row(), wide_entry(run_ctc_alignment)},
        {&graph::ctc_alignment_backward_row(), wide_entry(run_ctc_alignment_backward)},
        {&graph::poisson_quantile_row(), computed_by(run_poisson_quantile)},

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "backend/cpu/loop/tile.hpp"
+#include "backend/cpu/state_rows.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/state_scan.hpp"
@@ -15,8 +15,7 @@
 namespace weft::cpu {
 namespace {
 
-constexpr Extent kTaskWork = 1 << 14;  // states times steps: some microseconds
-constexpr Extent kPartsMax = 16;       // shares of a group's channels that have sums of their own for b and c
+constexpr Extent kPartsMax = 16;  // shares of a group's channels that have sums of their own for b and c
 
 /// Extents and operands that the way forward and the way back have in common.
 template <class T>
@@ -90,33 +89,6 @@ class StateScanSpace {
   const T *x_ = nullptr, *dt_ = nullptr, *a_ = nullptr, *b_ = nullptr, *c_ = nullptr, *state_ = nullptr;
 };
 
-/// A cache's rows that no task writes. They are copied first, unless the cache is changed in place.
-class CacheCopy {
- public:
-  CacheCopy(const kernel::CallKernel& kernel, std::size_t from, bool is_cached)
-      : from_(kernel.reads[from]), to_(kernel.outs[0]), is_needed_(is_cached && !(from_ == to_)) {}
-  bool is_needed() const { return is_needed_; }
-  void bind(const Memory& memory) { source_ = memory.at(from_), target_ = memory.at(to_); }
-  void run() const { std::memcpy(target_, source_, bytes_of(to_.type, static_cast<std::size_t>(to_.count))); }
-
- private:
-  kernel::Operand from_, to_;
-  bool is_needed_;
-  const char* source_ = nullptr;
-  char* target_ = nullptr;
-};
-
-/// Which row of the cache has the states of a sequence; -1: none. Without a cache, the row is the number of the sequence.
-struct SequenceRows {
-  const std::int32_t *sequence = nullptr, *is_first = nullptr;
-  Extent rows = 0;
-  Extent row(Extent s) const {
-    if (!sequence) return s;
-    return sequence[s] >= 0 && sequence[s] < rows ? sequence[s] : -1;
-  }
-  bool has_state(Extent s) const { return !sequence || (row(s) >= 0 && is_first[s] <= 0); }
-};
-
 template <class T>
 class StateScanForward final : public Prepared, StateScanSpace<T> {
   using Space = StateScanSpace<T>;
@@ -131,7 +103,7 @@ class StateScanForward final : public Prepared, StateScanSpace<T> {
       for (const Block& block : this->blocks_of(g * this->heads_each(), (g + 1) * this->heads_each()))
         blocks_.push_back(block);
     const Extent work = kStateChannels * this->states_ * this->steps_;
-    each_ = std::max<Extent>(1, kTaskWork / std::max<Extent>(work, 1));
+    each_ = std::max<Extent>(1, kStateTaskWork / std::max<Extent>(work, 1));
     parts_ = (static_cast<Extent>(blocks_.size()) + each_ - 1) / each_;
   }
 
@@ -337,7 +309,7 @@ class StateConvolution final : public Prepared {
         steps_(kernel.shapes[0][1]),
         width_(kernel.shapes[0][2]),
         size_(kernel.shapes[1][1]),
-        each_(std::clamp<Extent>(kTaskWork / std::max<Extent>(steps_ * size_, 1) / kColumns, 1, 16) * kColumns),
+        each_(std::clamp<Extent>(kStateTaskWork / std::max<Extent>(steps_ * size_, 1) / kColumns, 1, 16) * kColumns),
         parts_((width_ + each_ - 1) / each_) {}
 
   void bind(const Memory& memory) override {
@@ -412,13 +384,6 @@ class StateConvolution final : public Prepared {
   const T *x_ = nullptr, *weight_ = nullptr, *bias_ = nullptr, *before_ = nullptr;
   T *after_ = nullptr, *y_ = nullptr;
 };
-
-template <template <class> class Kernel>
-std::unique_ptr<Prepared> prepare_for_type(const kernel::CallKernel& kernel) {
-  if (kernel.types[0] == DType::f32) return std::make_unique<Kernel<float>>(kernel);
-  if (kernel.types[0] == DType::f64) return std::make_unique<Kernel<double>>(kernel);
-  throw DTypeError(fmt::format("{}: there is no kernel for {}; cast to f32", kernel.name, name_of(kernel.types[0])));
-}
 
 }  // namespace
 

@@ -167,9 +167,48 @@ void convolve_steps(const T* const* rows, std::int64_t steps, std::int64_t kerne
   });
 }
 
+/// Some vectors of columns by the gated delta rule; `kept` is the share that each step keeps. Sums go over the keys, so no column
+/// depends on another.
+template <class T, int kTile>
+void delta_columns(const DeltaScanRun<T>& r, const T* kept, std::int64_t first, std::int64_t columns) {
+  constexpr std::int64_t N = kNative<T>;
+  const std::int64_t lanes = kTile > 1 || columns >= N ? N : columns;
+  T* const state = r.state + first;
+  for (std::int64_t t = 0; t < r.steps; ++t) {
+    const T *const k = r.k + t * r.key_step, *const q = r.q + t * r.key_step, *const v = r.v + t * r.value_step + first;
+    const Native<T> keeps = splat(kept[t]), beta = splat(r.beta[t * r.head_step]);
+    Native<T> known[kTile] = {}, y[kTile] = {}, added[kTile];
+    for (std::int64_t n = 0; n < r.keys; ++n)
+      for (int j = 0; j < kTile; ++j)
+        known[j] = fma(load_some<T>(state + n * r.state_row + j * N, lanes), splat(k[n]), known[j]);
+    for (int j = 0; j < kTile; ++j) added[j] = beta * (load_some<T>(v + j * N, lanes) - keeps * known[j]);
+    for (std::int64_t n = 0; n < r.keys; ++n)
+      for (int j = 0; j < kTile; ++j) {
+        T* const at = state + n * r.state_row + j * N;
+        const Native<T> s = fma(load_some<T>(at, lanes), keeps, splat(k[n]) * added[j]);
+        store_some<T>(at, s, lanes);
+        y[j] = fma(s, splat(q[n]), y[j]);
+      }
+    for (int j = 0; j < kTile; ++j) store_some<T>(r.y + t * r.value_step + first + j * N, y[j], lanes);
+  }
+}
+
+template <class T>
+void scan_delta(const DeltaScanRun<T>& r) {
+  constexpr std::int64_t N = kNative<T>;
+  T kept[kStateSteps];
+  for (std::int64_t t = 0; t < r.steps; ++t) kept[t] = r.decay[t * r.head_step];
+  each_vector<T>(r.steps, [&](std::int64_t t, std::int64_t lanes) {
+    store_some<T>(kept + t, exp(load_some<T>(kept + t, lanes)), lanes);
+  });
+  std::int64_t first = 0;
+  for (; first + 4 * N <= r.columns; first += 4 * N) delta_columns<T, 4>(r, kept, first, 4 * N);
+  for (; first < r.columns; first += N) delta_columns<T, 1>(r, kept, first, r.columns - first);
+}
+
 template <class T>
 StateScanParts<T> state_scan_parts_of() {
-  return {scan_states<T>, scan_states_back<T>, convolve_steps<T>};
+  return {scan_states<T>, scan_states_back<T>, convolve_steps<T>, scan_delta<T>};
 }
 
 }  // namespace

@@ -31,6 +31,18 @@ struct StateScanBackRun : StateScanRun<T> {
   T *states_of_steps = nullptr, *kept_of_steps = nullptr;
 };
 
+/// Some columns of one head's states by the gated delta rule. Columns are neighbours in v, y and the rows of `state`.
+template <class T>
+struct DeltaScanRun {
+  std::int64_t steps = 0, keys = 0, columns = 0;
+  std::int64_t key_step = 0, value_step = 0,
+               head_step = 0;  // elements from step to step, of q and k, v and y, decay and beta
+  std::int64_t state_row = 0;  // elements from key to key
+  const T *q = nullptr, *k = nullptr, *v = nullptr, *decay = nullptr, *beta = nullptr;
+  T* state = nullptr;  // [keys, columns], as StateScanRun's
+  T* y = nullptr;
+};
+
 template <class T>
 struct StateScanParts {
   void (*forward)(const StateScanRun<T>& run) = nullptr;
@@ -38,6 +50,7 @@ struct StateScanParts {
   /// y_t = bias + sum_k weights[k] rows[t + k], for rows of `width` channels; weights are [kernel, width].
   void (*convolve)(const T* const* rows, std::int64_t steps, std::int64_t kernel, std::int64_t width, const T* weights,
                    const T* bias, T* y, std::int64_t y_step) = nullptr;
+  void (*delta)(const DeltaScanRun<T>& run) = nullptr;
 };
 
 }  // namespace weft::cpu

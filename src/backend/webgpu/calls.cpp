@@ -3,6 +3,7 @@
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "backend/webgpu/wgsl/cache_attention.hpp"
 #include "backend/webgpu/wgsl/ctc.hpp"
+#include "backend/webgpu/wgsl/delta_scan.hpp"
 #include "backend/webgpu/wgsl/grouped.hpp"
 #include "backend/webgpu/wgsl/poisson.hpp"
 #include "backend/webgpu/wgsl/polynomials.hpp"
@@ -19,6 +20,7 @@
 #include "graph/attention.hpp"
 #include "graph/cache.hpp"
 #include "graph/ctc.hpp"
+#include "graph/delta_scan.hpp"
 #include "graph/grouped.hpp"
 #include "graph/order.hpp"
 #include "graph/packed.hpp"
@@ -103,6 +105,7 @@ backend::CallTable<CallEntry>& calls() {
                  {&graph::state_convolution_row(),
                   {.accepts = [](const graph::Call& call) { return call.input(0).dtype() == DType::f32; },
                    .render = render_state_convolution}},
+                 {&graph::delta_scan_row(), {.accepts = accepts_delta_scan, .render = render_delta_scan}},
                  {&graph::grouped_matmul_row(), {.accepts = accepts_grouped, .render = render_grouped_matmul}},
                  {&graph::grouped_outer_row(), {.accepts = accepts_grouped, .render = render_grouped_outer}},
                  {&graph::sort_row(), {.accepts = accepts_sort, .render = render_sort}},

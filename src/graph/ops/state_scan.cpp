@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "graph/cache.hpp"
 #include "graph/op_families.hpp"
+#include "graph/state_operands.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/scans.hpp"
 
@@ -23,24 +23,6 @@ ScanExtents extents_of(const Operands& s) {
   return {s.x.dim(0), s.x.dim(1), s.x.dim(2), s.x.dim(3), s.b.dim(2), s.b.dim(3), s.a.dim(1) == 1};
 }
 
-void require_shape(const Call& c, const Tensor& x, const Shape& shape, const char* name) {
-  if (x.shape() != shape)
-    c.shape_error(fmt::format("{} is {}, not {}", name, x.shape().to_string(), shape.to_string()));
-}
-void require_indices(const Call& c, std::initializer_list<Tensor> indices) {
-  for (const Tensor& x : indices)
-    if (x.dtype() != DType::i32) c.dtype_error("indices are not i32; cast them");
-}
-void require_floats(const Call& c, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i)
-    if (!is_float(c.input(i).dtype()) || c.input(i).dtype() != c.input(0).dtype())
-      c.dtype_error("floats of one dtype are needed; cast them");
-}
-void require_count(const Call& c, std::size_t count) {
-  if (c.inputs().size() != count)
-    c.usage_error(fmt::format("there are {} inputs; {} are needed", c.inputs().size(), count));
-}
-
 /// The extents of a scan, from operands that fit one another.
 template <class Operands>
 ScanExtents checked(const Call& c, const Operands& s) {
@@ -54,14 +36,6 @@ ScanExtents checked(const Call& c, const Operands& s) {
   require_shape(c, s.b, {e.batch, e.steps, e.groups, e.states}, "b");
   require_shape(c, s.c, {e.batch, e.steps, e.groups, e.states}, "c");
   return e;
-}
-
-/// x with zeros after its last step, up to `steps` of axis 1.
-Tensor with_steps(const Tensor& x, Extent steps) {
-  if (x.dim(1) == steps) return x;
-  Shape rest = x.shape();
-  rest[1] = steps - x.dim(1);
-  return weft::concat(Tensors{x, zeros(rest, x.dtype(), x.device())}, 1);
 }
 
 /// b or c for every head, [B, T, H, N].
@@ -134,17 +108,6 @@ Tensors scan_of_chunks(const StateScan& s, const Tensor& first_state, const Scan
   output = output + weft::matmul(cs, weft::transpose(before)) * weft::unsqueeze(exp(decay), -1);
   output = weft::reshape(weft::permute(output, {0, 1, 4, 2, 3, 5}), {batch, k * q, heads, width});
   return {weft::reshape(after, {batch, heads, width, states}), weft::narrow(output, 1, 0, e.steps)};
-}
-
-/// The rows of sequences in a cache, zeros for those that begin or have none.
-Tensor rows_before(const Tensor& cache, const Tensor& sequence, const Tensor& is_first) {
-  const Tensor rows = embedding(cache, elementwise("maximum", {sequence, scalar_like(0, sequence)}));
-  const Tensor begins = (is_first > 0.0) | (sequence < 0.0);
-  // A row that no sequence has used may hold anything, so it is not multiplied away.
-  return elementwise("where", {weft::unsqueeze(begins, 1), zeros_like(rows), rows});
-}
-Tensor with_rows(const Tensor& cache, const Tensor& rows, const Tensor& sequence) {
-  return call(write_rows_row(), {cache, rows, sequence}, WriteRows{CacheType::f32}, Where::current());
 }
 
 Tensors state_scan_parts(const Call& c) {
@@ -291,11 +254,7 @@ const OpRow& state_scan_row() {
             const StateScan s = state_scan_of(c);
             const ScanExtents e = checked(c, s);
             if (a.cached) {
-              require_indices(c, {s.sequence, s.is_first});
-              require_shape(c, s.sequence, {e.batch}, "sequence");
-              require_shape(c, s.is_first, {e.batch}, "is_first");
-              require_shape(c, s.state, {s.state.rank() > 0 ? s.state.dim(0) : 0, e.heads * e.width * e.states},
-                            "the cache");
+              require_cache(c, s.state, s.sequence, s.is_first, e.batch, e.heads * e.width * e.states);
             } else {
               require_shape(c, s.state, {e.batch, e.heads, e.width, e.states}, "state");
             }
@@ -365,11 +324,9 @@ const OpRow& state_convolution_row() {
             require_shape(c, s.weight, {width, before + 1}, "weight");
             require_shape(c, s.bias, {width}, "bias");
             if (cached) {
-              require_indices(c, {s.sequence, s.is_first, s.count});
-              require_shape(c, s.sequence, {batch}, "sequence");
-              require_shape(c, s.is_first, {batch}, "is_first");
+              require_cache(c, s.state, s.sequence, s.is_first, batch, before * width);
+              require_indices(c, {s.count});
               require_shape(c, s.count, {1}, "count");
-              require_shape(c, s.state, {s.state.rank() > 0 ? s.state.dim(0) : 0, before * width}, "the cache");
             } else {
               require_shape(c, s.state, {batch, before, width}, "state");
             }

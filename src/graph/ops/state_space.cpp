@@ -1,8 +1,9 @@
-// Selective state spaces: short convolutions, and the scans of Mamba and Mamba-2, which are shapes of one.
+// Selective state spaces: short convolutions, the scans of Mamba and Mamba-2, which are shapes of one, and the gated delta rule.
 #include "weft/ops/state_space.hpp"
 
 #include <fmt/format.h>
 
+#include "graph/delta_scan.hpp"
 #include "graph/describe.hpp"
 #include "graph/op.hpp"
 #include "graph/op_families.hpp"
@@ -115,6 +116,28 @@ StateSpaceScan state_space_scan(const Tensor& x, const Tensor& dt, const Tensor&
   return {results[1], results[0]};
 }
 
+StateSpaceScan gated_delta_rule(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& decay,
+                                const Tensor& beta, const Tensor& state, Extent chunk, Where where) {
+  const graph::ScanOperands operands(
+      "gated_delta_rule", {{"q", q}, {"k", k}, {"v", v}, {"decay", decay}, {"beta", beta}, {"state", state}}, where);
+  if (chunk < 1) throw UsageError(fmt::format("gated_delta_rule: a chunk of {} steps; give at least 1", chunk));
+  operands.require(q.rank() == 4 && q.dim(1) > 0 && q.dim(2) > 0,
+                   "q is not [batch, steps, groups, keys] with at least one step");
+  operands.require(v.rank() == 4 && v.dim(2) % q.dim(2) == 0,
+                   "v is not [batch, steps, heads, columns] with heads that the groups divide");
+  const Extent batch = q.dim(0), steps = q.dim(1), heads = v.dim(2);
+  const Shape states{batch, heads, q.dim(3), v.dim(3)};
+  operands.require_shape("k", q.shape());
+  operands.require_shape("v", {batch, steps, heads, v.dim(3)});
+  operands.require_shape("decay", {batch, steps, heads});
+  operands.require_shape("beta", {batch, steps, heads});
+  operands.require_shape("state", states);
+  const auto results = graph::results_of(graph::call_nodes(
+      graph::delta_scan_row(), {q, k, v, decay, beta, graph::or_zeros(state, states, q)},
+      graph::words_of(graph::delta_scan_row().attributes, graph::DeltaScanAttributes{.chunk = chunk}), where));
+  return {results[1], results[0]};
+}
+
 namespace graph {
 namespace {
 
@@ -136,11 +159,56 @@ constexpr const char* kStateSpaceTorch =
     "t.shape[2], "
     "2) for t in (b, c)))";
 
+// The whole text as one chunk, with a triangular system.
+constexpr const char* kDeltaTorch =
+    "(lambda q, k, v, l, w, s: (lambda e: (lambda u: ((torch.exp(l)[..., None] * (q @ s) + (q @ k.mT * e) @ u)."
+    "transpose(1, 2), torch.exp(l[..., -1])[..., None, None] * s + (k * torch.exp(l[..., -1:] - l)[..., None]).mT @ "
+    "u))(torch.linalg.solve_triangular((k @ k.mT) * e * w, w * (v - torch.exp(l)[..., None] * (k @ s)), upper=False, "
+    "unitriangular=True)))(torch.exp(torch.where(torch.ones(l.shape[-1], l.shape[-1]).tril().bool(), l[..., None] - "
+    "l[..., None, :], torch.tensor(-torch.inf, dtype=l.dtype)))))(*(t.repeat_interleave(v.shape[2] // t.shape[2], 2)."
+    "transpose(1, 2) for t in (q, k, v)), torch.cumsum(decay, 1).transpose(1, 2), beta.transpose(1, 2)[..., None], "
+    "v.new_zeros(v.shape[0], v.shape[2], q.shape[3], v.shape[3]) if state is None else state)";
+
 std::vector<InputSpec> scan_inputs() {
   std::vector<InputSpec> list;
   for (const char* name : {"x", "dt", "a", "b", "c"}) list.push_back({name, ops::DTypes::floats});
   list.push_back({.name = "state", .dtypes = ops::DTypes::floats, .optional = true});
   return list;
+}
+
+OpRow delta_rule_row() {
+  const auto inputs = [](Extent steps, Extent groups, bool with_state) {
+    return std::vector<CaseInput>{
+        {{2, steps, groups, 3}, -1, 1}, {{2, steps, groups, 3}, -1, 1},
+        {{2, steps, 4, 5}, -1, 1},      {{2, steps, 4}, -1, -0.05},
+        {{2, steps, 4}, 0.1, 0.9},      with_state ? CaseInput{{2, 4, 3, 5}, -1, 1} : CaseInput{.absent = true}};
+  };
+  std::vector<InputSpec> specs;
+  for (const char* name : {"q", "k", "v", "decay", "beta"}) specs.push_back({name, ops::DTypes::floats});
+  specs.push_back({.name = "state", .dtypes = ops::DTypes::floats, .optional = true});
+  return {.name = "gated_delta_rule",
+          .family = "scan",
+          .inputs = std::move(specs),
+          .attributes = {{.name = "chunk",
+                          .type = AttributeType::integer,
+                          .default_value = Extent{64},
+                          .doc = "how many steps are computed at once"}},
+          .several_outputs = true,
+          .doc = "The gated delta rule: a recurrence of the state of each head, in chunks of products.",
+          .formula = "s_t = exp(g_t) s_{t-1} + k_t u_t^T, u_t = beta_t (v_t - exp(g_t) s_{t-1}^T k_t); y_t = s_t^T q_t",
+          .torch = kDeltaTorch,
+          .cases = {{"one chunk", inputs(6, 2, false)},
+                    {"chunks", inputs(7, 1, false), {{"chunk", Extent{3}}}},
+                    {"chunks from a state", inputs(6, 4, true), {{"chunk", Extent{4}}}},
+                    {"one step", inputs(1, 2, true)}},
+          .errors = {{"heads that the groups do not divide", inputs(3, 3, false), {}, "heads that the groups divide"},
+                     {"no chunk", inputs(3, 2, false), {{"chunk", Extent{0}}}, "a chunk of 0 steps; give at least 1"},
+                     {"no steps", inputs(0, 2, false), {}, "with at least one step"}},
+          .apply = [](const Arguments& i) {
+            const auto [y, s] = weft::gated_delta_rule(i.input(0), i.input(1), i.input(2), i.input(3), i.input(4),
+                                                       i.input(5), i.integer("chunk"));
+            return Tensors{y, s};
+          }};
 }
 
 std::vector<OpRow> rows_of_state_spaces() {
@@ -240,7 +308,9 @@ std::vector<OpRow> rows_of_state_spaces() {
 
 OpRows state_space_rows() {
   static const std::vector<OpRow> list = rows_of_state_spaces();
-  OpRows rows = {&state_scan_row(), &state_scan_backward_row(), &state_convolution_row()};
+  static const OpRow delta_rule = delta_rule_row();
+  OpRows rows = {&state_scan_row(), &state_scan_backward_row(), &state_convolution_row(), &delta_scan_row(),
+                 &delta_rule};
   for (const OpRow& row : list) rows.push_back(&row);
   return rows;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/webgpu/wgsl/cache.hpp"
+#include "backend/webgpu/wgsl/state_writer.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/state_scan.hpp"
 
@@ -23,12 +23,10 @@ constexpr Extent kShortText = 8;     // steps that a thread of a convolution tak
 /// A thread has some states of a channel for all steps; as many threads as a channel needs are neighbours. The workgroup's
 /// channels belong to one group, so they read the same b and c, which a stretch of steps finds in workgroup memory. Parts of y are
 /// summed once a stretch.
-class StateScanWriter {
+class StateScanWriter : StateWriter {
  public:
   StateScanWriter(const CallKernel& kernel, const Target& target, bool cached)
-      : kernel_(kernel),
-        target_(target),
-        cached_(cached),
+      : StateWriter(kernel, target, cached),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         heads_(kernel.shapes[0][2]),
@@ -41,8 +39,7 @@ class StateScanWriter {
         columns_(kScanThreads / parts_),
         padded_(parts_ * each_),
         stretch_(std::min<Extent>(steps_, padded_ > 128 ? 4 : 8)),
-        in_group_(heads_ / groups_ * width_),
-        bindings_(target, kernel.name) {}
+        in_group_(heads_ / groups_ * width_) {}
 
   RenderedDispatch write() {
     const bool in_place = kernel_.outs[0] == kernel_.reads[5];
@@ -50,10 +47,7 @@ class StateScanWriter {
     after_ = bindings_.add(kernel_.outs[0], true);
     state_ = in_place || cached_ ? after_ : bindings_.add(kernel_.reads[5], false);
     y_ = bindings_.add(kernel_.outs[1], true);
-    if (cached_) {
-      sequence_ = bindings_.add(kernel_.reads[6], false);
-      is_first_ = bindings_.add(kernel_.reads[7], false);
-    }
+    bind_rows(5);
     bindings_.forbid_vectors(after_);
     bindings_.forbid_vectors(y_);
     bindings_.resolve();
@@ -69,14 +63,6 @@ class StateScanWriter {
   }
 
  private:
-  void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  std::string load(int handle, const std::string& index) const {
-    return bindings_.load(handle, fmt::format("{} + {}u", index, bindings_.base(handle)));
-  }
-  std::string store(int handle, const std::string& index, const std::string& value) const {
-    return bindings_.store(handle, fmt::format("{} + {}u", index, bindings_.base(handle)), value);
-  }
-
   void body() {
     const Extent blocks = divide_up(in_group_, columns_);
     line(fmt::format("let block = {};", modulo("group", blocks)));
@@ -88,16 +74,7 @@ class StateScanWriter {
     line(fmt::format("let is_there = column < {}u && thread < {}u;", in_group_, columns_ * parts_));
     line(fmt::format("let channel = shared_by * {0}u + min(column, {1}u);", in_group_, in_group_ - 1));
     line(fmt::format("let head = {};", divided("channel", width_)));
-    if (cached_) {
-      line(fmt::format("let row = {};", load(sequence_, "s")));
-      line(fmt::format("let has_row = row >= 0 && row < {};", kernel_.shapes[5][0]));
-      line(fmt::format("let has_state = has_row && {} <= 0;", load(is_first_, "s")));
-      line("let slot = u32(max(row, 0));");
-    } else {
-      line("let has_row = true;");
-      line("let has_state = true;");
-      line("let slot = s;");
-    }
+    declare_row(5);
     line(fmt::format("let states = (slot * {}u + channel) * {}u;", heads_ * width_, states_));
     line(fmt::format("var state: array<f32, {}>;", each_));
     if (shares_rate_)
@@ -170,34 +147,26 @@ class StateScanWriter {
     line("  }");
   }
 
-  const CallKernel& kernel_;
-  const Target& target_;
-  const bool cached_;
   const Extent batch_, steps_, heads_, width_, groups_, states_;
   const bool shares_rate_;
   const Extent each_, parts_, columns_;  // states of a thread, threads of a channel, channels of a workgroup
   const Extent padded_, stretch_, in_group_;
-  Bindings bindings_;
-  int reads_[5] = {}, state_ = 0, after_ = 0, y_ = 0, sequence_ = 0, is_first_ = 0;
+  int reads_[5] = {}, state_ = 0, after_ = 0, y_ = 0;
   ShaderPieces shader_;
-  std::string text_;
 };
 
 /// A thread has one channel of one sequence. A short text is one dispatch: the state is read before it is written. A long one has
 /// a thread for every step, and the state follows in another dispatch.
-class StateConvolutionWriter {
+class StateConvolutionWriter : StateWriter {
  public:
   enum class Part { both, outputs, state };
   StateConvolutionWriter(const CallKernel& kernel, const Target& target, bool cached, Part part)
-      : kernel_(kernel),
-        target_(target),
-        cached_(cached),
+      : StateWriter(kernel, target, cached),
         part_(part),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         width_(kernel.shapes[0][2]),
-        size_(kernel.shapes[1][1]),
-        bindings_(target, kernel.name) {}
+        size_(kernel.shapes[1][1]) {}
 
   RenderedDispatch write() {
     const bool in_place = kernel_.outs[0] == kernel_.reads[3];
@@ -214,11 +183,8 @@ class StateConvolutionWriter {
       bindings_.forbid_vectors(after_);
     }
     before_ = reads_after ? after_ : bindings_.add(kernel_.reads[3], false);
-    if (cached_) {
-      sequence_ = bindings_.add(kernel_.reads[4], false);
-      is_first_ = bindings_.add(kernel_.reads[5], false);
-      count_ = bindings_.add(kernel_.reads[6], false);
-    }
+    bind_rows(3);
+    if (cached_) count_ = bindings_.add(kernel_.reads[6], false);
     bindings_.resolve();
     body();
     ShaderPieces shader{.threads = static_cast<int>(kScanThreads)};
@@ -230,13 +196,6 @@ class StateConvolutionWriter {
  private:
   Extent kept() const { return size_ - 1; }
   Extent threads() const { return batch_ * width_ * (part_ == Part::outputs ? steps_ : 1); }
-  void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  std::string load(int handle, const std::string& index) const {
-    return bindings_.load(handle, fmt::format("{} + {}u", index, bindings_.base(handle)));
-  }
-  std::string store(int handle, const std::string& index, const std::string& value) const {
-    return bindings_.store(handle, fmt::format("{} + {}u", index, bindings_.base(handle)), value);
-  }
 
   /// Input `i` of the sequence, counted from the first one of the state.
   void declare_input(const std::string& indent, const std::string& i) {
@@ -264,18 +223,9 @@ class StateConvolutionWriter {
       line("let s = rest;");
       line("let first = 0u;");
     }
-    if (cached_) {
-      line(fmt::format("let row = {};", load(sequence_, "s")));
-      line(fmt::format("let has_row = row >= 0 && row < {};", kernel_.shapes[3][0]));
-      line(fmt::format("let has_state = has_row && {} <= 0;", load(is_first_, "s")));
-      line("let slot = u32(max(row, 0));");
-      line(fmt::format("let counted = u32(clamp({}, 0, {}));", load(count_, "0u"), steps_));
-    } else {
-      line("let has_row = true;");
-      line("let has_state = true;");
-      line("let slot = s;");
-      line(fmt::format("let counted = {}u;", steps_));
-    }
+    declare_row(3);
+    line(cached_ ? fmt::format("let counted = u32(clamp({}, 0, {}));", load(count_, "0u"), steps_)
+                 : fmt::format("let counted = {}u;", steps_));
     if (part_ != Part::state) outputs();
     if (part_ != Part::outputs && kept() > 0) state();
   }
@@ -302,22 +252,10 @@ class StateConvolutionWriter {
     line("}");
   }
 
-  const CallKernel& kernel_;
-  const Target& target_;
-  const bool cached_;
   const Part part_;
   const Extent batch_, steps_, width_, size_;
-  Bindings bindings_;
-  int x_ = 0, weight_ = 0, bias_ = 0, before_ = 0, after_ = 0, y_ = 0, sequence_ = 0, is_first_ = 0, count_ = 0;
-  std::string text_;
+  int x_ = 0, weight_ = 0, bias_ = 0, before_ = 0, after_ = 0, y_ = 0, count_ = 0;
 };
-
-/// A cache that must stay is copied, and the copy changed in place.
-void copy_cache(const CallKernel& kernel, std::size_t state, const Target& target, Scratch& scratch,
-                Rendered& rendered) {
-  if (!(kernel.outs[0] == kernel.reads[state]))
-    render_copy(kernel.reads[state], kernel.outs[0], target, scratch, rendered);
-}
 
 }  // namespace
 

@@ -1,0 +1,58 @@
+// What kernels on states have in common: their text, their operands, and the rows of a cache.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "backend/webgpu/wgsl/cache.hpp"
+#include "compile/kernel.hpp"
+
+namespace weft::webgpu {
+
+class StateWriter {
+ protected:
+  StateWriter(const kernel::CallKernel& kernel, const Target& target, bool cached)
+      : kernel_(kernel), target_(target), cached_(cached), bindings_(target, kernel.name) {}
+
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+  std::string load(int handle, const std::string& index) const {
+    return bindings_.load(handle, fmt::format("{} + {}u", index, bindings_.base(handle)));
+  }
+  std::string store(int handle, const std::string& index, const std::string& value) const {
+    return bindings_.store(handle, fmt::format("{} + {}u", index, bindings_.base(handle)), value);
+  }
+  /// has_row, has_state and slot of sequence s; the state is the operand of that number.
+  void declare_row(std::size_t state) {
+    if (cached_) {
+      line(fmt::format("let row = {};", load(sequence_, "s")));
+      line(fmt::format("let has_row = row >= 0 && row < {};", kernel_.shapes[state][0]));
+      line(fmt::format("let has_state = has_row && {} <= 0;", load(is_first_, "s")));
+      line("let slot = u32(max(row, 0));");
+    } else {
+      line("let has_row = true;");
+      line("let has_state = true;");
+      line("let slot = s;");
+    }
+  }
+  /// The operands of the cache, which come behind the state.
+  void bind_rows(std::size_t state) {
+    if (!cached_) return;
+    sequence_ = bindings_.add(kernel_.reads[state + 1], false);
+    is_first_ = bindings_.add(kernel_.reads[state + 2], false);
+  }
+
+  const kernel::CallKernel& kernel_;
+  const Target& target_;
+  const bool cached_;
+  Bindings bindings_;
+  int sequence_ = 0, is_first_ = 0;
+  std::string text_;
+};
+
+/// A cache that must stay is copied, and the copy changed in place.
+inline void copy_cache(const kernel::CallKernel& kernel, std::size_t state, const Target& target, Scratch& scratch,
+                       Rendered& rendered) {
+  if (!(kernel.outs[0] == kernel.reads[state]))
+    render_copy(kernel.reads[state], kernel.outs[0], target, scratch, rendered);
+}
+
+}  // namespace weft::webgpu
