@@ -8,9 +8,9 @@
 namespace weft::llm {
 namespace {
 
-enum class Norms { rms, layer, centred };  // centred: layer norms without weights
-enum class At { before, after, both };     // of the norms of a part, seen from the part
-enum class HeadNorms { none, each, all };  // of queries and keys: of each head, or of all heads together
+enum class Norms { rms, layer, centred };           // centred: layer norms without weights
+enum class At { before, after, both };              // of the norms of a part, seen from the part
+enum class HeadNorms { none, each, all, by_file };  // of queries and keys: of each head, or of all heads together
 /// Queries, keys and values from one matrix of the file, of which each is a part: head by head, or one behind the other.
 enum class Cuts { none, by_head, in_turn };
 enum class Mlp { gated, joined, plain };  // joined: gate and up from one matrix
@@ -22,6 +22,7 @@ struct DecoderRow {
   double norm_offset = 0;  // Nemotron: weights around 0
   At at = At::before;
   HeadNorms head_norms = HeadNorms::none;
+  bool norms_turned = false;  // norms of heads come behind the rotation
   RopePairs pairs = RopePairs::halves;
   RopePairs gguf_pairs = RopePairs::halves;
   bool joins_qkv = false;  // one matrix: for each head of keys its queries, the key, the value
@@ -82,6 +83,13 @@ constexpr DecoderRow kRows[] = {
     {.architecture = "arcee", .gguf_pairs = kNeighbours, .mlp = Mlp::plain, .activation = "relu2"},
     {.architecture = "seed_oss", .gguf = "seed_oss"},
     {.architecture = "ministral", .gguf_pairs = kNeighbours},
+    {.architecture = "glm4_moe", .gguf = "glm4moe", .head_norms = HeadNorms::by_file},
+    {.architecture = "ernie4_5_moe", .gguf = "ernie4_5-moe", .pairs = kNeighbours, .gguf_pairs = kNeighbours},
+    {.architecture = "hunyuan_v1_dense", .gguf = "hunyuan-dense", .head_norms = HeadNorms::each, .norms_turned = true},
+    {.architecture = "hunyuan_v1_moe", .gguf = "hunyuan-moe", .head_norms = HeadNorms::each, .norms_turned = true},
+    {.architecture = "minimax_m2", .gguf = "minimax-m2", .head_norms = HeadNorms::all},
+    {.architecture = "apertus", .head_norms = HeadNorms::each, .mlp = Mlp::plain, .activation = "xielu"},
+    {.architecture = "ministral3"},
     {.architecture = "", .gguf = "baichuan", .gguf_pairs = kNeighbours},
     {.architecture = "bloom",
      .gguf = "bloom",
@@ -172,36 +180,38 @@ class Decoder {
                          .rope = turns,
                          .local = is_local,
                          .scale = c_.attention_scale,
-                         .head_norms = row_.head_norms == HeadNorms::none ? std::nullopt : std::optional(0.0),
+                         .head_norms = has_head_norms() ? std::optional(0.0) : std::nullopt,
                          .norms_all_heads = row_.head_norms == HeadNorms::all,
                          .output_bias = Bias::if_present,
                          .alibi = c_.alibi,
-                         .slope_factor = c_.slope_factor});
+                         .slope_factor = c_.slope_factor,
+                         .norms_turned = row_.norms_turned,
+                         .grows = true});
   }
   /// The product of x with the `index`-th of the three, if all heads have keys of their own.
   std::string part_of_qkv(std::string_view id, const std::string& x, Extent index) {
     const Extent width = c_.heads * c_.head_dim, groups = is_by_head() ? c_.heads : 1, rows = width / groups;
-    Cut cut{.file = {3 * width, c_.hidden},
-            .groups = groups,
-            .rows = 3 * rows,
-            .columns = c_.hidden,
-            .begin = index * rows,
-            .count = rows};
-    std::vector<std::string> inputs = {x, b_.part(fmt::format("{}.weight", id), {width, c_.hidden}, cut)};
-    const std::string bias = fmt::format("{}.bias", id);
-    cut.file = {3 * width};
-    cut.columns = 1;
-    if (b_.has(bias)) inputs.push_back(b_.part(bias, {width}, cut, Element::f32));
-    return b_.node(id, OpType::matmul, std::move(inputs), {Symbol::tokens, width});
+    return b_.linear_part(id, x, width,
+                          {.file = {3 * width, c_.hidden},
+                           .groups = groups,
+                           .rows = 3 * rows,
+                           .columns = c_.hidden,
+                           .begin = index * rows,
+                           .count = rows});
+  }
+  bool has_head_norms() const {
+    return row_.head_norms == HeadNorms::by_file ? b_.has("q_norm.weight") : row_.head_norms != HeadNorms::none;
   }
   bool is_by_head() const { return row_.cuts == Cuts::by_head && !c_.from_gguf; }
 
   std::string mlp(const std::string& x) {
+    if (b_.has_experts()) return b_.mixture(x);
     const OpType activation = activation_of(c_, row_.activation);
     if (row_.mlp == Mlp::gated) return b_.gated_mlp(x, activation, Bias::if_present);
     if (row_.mlp == Mlp::plain) {
       const std::string up = b_.linear("up", x, c_.intermediate, Bias::if_present);
-      return b_.linear("down", b_.unary("act", activation, up), c_.hidden, Bias::if_present);
+      return b_.linear("down", row_.activation == "xielu" ? b_.xielu("act", up) : b_.unary("act", activation, up),
+                       c_.hidden, Bias::if_present);
     }
     const std::string both = b_.linear("gate_up", x, 2 * c_.intermediate);
     return b_.gate_and_up(b_.columns("gate", both, 0, c_.intermediate),

@@ -42,9 +42,7 @@ class LatentLayer {
 
   std::string mlp(const std::string& x) {
     if (!b_.has_experts()) return b_.gated_mlp(x, OpType::silu, Bias::if_present);
-    const std::string chosen = b_.experts(x, c_.expert_intermediate);
-    if (c_.shared_intermediate == 0) return chosen;
-    return b_.binary("mixture", OpType::add, chosen, b_.named_mlp("shared", x, c_.shared_intermediate, OpType::silu));
+    return b_.mixture(x);
   }
 
  private:

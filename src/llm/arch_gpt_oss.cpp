@@ -7,20 +7,6 @@ namespace weft::llm {
 namespace {
 
 /// Gates begin at 0 and ups at 1 of an axis where both take turns.
-std::string in_turn(GraphBuilder& b, std::string_view name, Extent begin) {
-  const ModelConfig& c = b.config();
-  const Extent width = c.expert_intermediate;
-  return b.part(name, {c.experts, width, c.hidden},
-                {.file = {c.experts, c.hidden, 2 * width},
-                 .groups = c.experts,
-                 .rows = c.hidden,
-                 .columns = 2 * width,
-                 .of_columns = true,
-                 .begin = begin,
-                 .step = 2,
-                 .count = width,
-                 .transposed = true});
-}
 std::string bias_in_turn(GraphBuilder& b, std::string_view name, Extent begin) {
   const ModelConfig& c = b.config();
   const Extent width = c.expert_intermediate;
@@ -43,14 +29,8 @@ std::string mixture_with_biases(GraphBuilder& b, const std::string& x) {
       constants.push_back(b.constant(name, {c.experts, width, c.hidden}));
     constants.push_back(b.constant("downs.weight", {c.experts, c.hidden, width}));
   } else {
-    constants = {in_turn(b, "gates.weight", 0), in_turn(b, "ups.weight", 1),
-                 b.part("downs.weight", {c.experts, c.hidden, width},
-                        {.file = {c.experts, width, c.hidden},
-                         .groups = c.experts,
-                         .rows = width,
-                         .columns = c.hidden,
-                         .count = width,
-                         .transposed = true})};
+    constants = {b.expert_columns("gates.weight", 0, 2), b.expert_columns("ups.weight", 1, 2),
+                 b.expert_rows_back("downs.weight")};
   }
   if (c.from_gguf) {
     for (const char* name : {"gates.bias", "ups.bias"})

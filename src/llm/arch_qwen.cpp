@@ -3,29 +3,6 @@
 #include "llm/builder.hpp"
 
 namespace weft::llm {
-namespace {
-
-/// The number of each token by which the expert of all tokens counts, as a column. GGUF files have the weights as a vector.
-std::string shared_router(GraphBuilder& b, const std::string& x) {
-  const ModelConfig& c = b.config();
-  if (!c.from_gguf) return b.linear("shared_router", x, 1);
-  const Cut cut{.file = {c.hidden}, .columns = c.hidden, .count = 1};
-  return b.node("shared_router", OpType::matmul, {x, b.part("shared_router.weight", {1, c.hidden}, cut)},
-                {Symbol::tokens, 1});
-}
-
-/// A few of many experts; in Qwen2's models beside one that every token uses, as much as a gate says.
-std::string mixture(GraphBuilder& b, const std::string& x) {
-  const ModelConfig& c = b.config();
-  const std::string chosen = b.experts(x, c.expert_intermediate);
-  if (c.shared_intermediate == 0) return chosen;
-  const std::string shared = b.named_mlp("shared", x, c.shared_intermediate, OpType::silu);
-  const std::string share = b.unary("shared_share", OpType::sigmoid, shared_router(b, x));
-  return b.binary("mixture", OpType::add, chosen, b.binary("shared", OpType::mul_each, shared, share));
-}
-
-}  // namespace
-
 ModelGraph build_qwen(const BuildInput& input) {
   GraphBuilder b(input);
   const ModelConfig& c = b.config();
@@ -45,7 +22,7 @@ ModelGraph build_qwen(const BuildInput& input) {
                      .output_bias = Bias::if_present});
     x = b.binary("resid1", OpType::add, x, a);
     const std::string n = b.rms_norm("norm2", x);
-    x = b.binary("resid2", OpType::add, x, b.has_experts() ? mixture(b, n) : b.gated_mlp(n, activation_of(c, "silu")));
+    x = b.binary("resid2", OpType::add, x, b.has_experts() ? b.mixture(n) : b.gated_mlp(n, activation_of(c, "silu")));
     if (i < c.image_layers) x = b.add_image_rows(x, i + 1);
   }
   b.set_layer(-1);

@@ -148,6 +148,10 @@ std::string GraphBuilder::rms_norm(std::string_view id, const std::string& x, do
               {{"eps", eps > 0 ? eps : config().norm_eps}, {"weight_offset", offset}, {"width", width}});
 }
 
+std::string GraphBuilder::unit_norm(std::string_view id, const std::string& x, double eps, Extent width) {
+  return unary(id, OpType::unit_norm, x, {{"eps", eps}, {"width", width > 0 ? width : shape_of(x)[1].value}});
+}
+
 std::string GraphBuilder::group_norm(std::string_view id, const std::string& x, Extent groups) {
   const std::vector<Dim> shape = shape_of(x);
   return node(id, OpType::rms_norm, {x, constant(fmt::format("{}.weight", id), {shape[1]}, Element::f32)}, shape,
@@ -176,6 +180,18 @@ std::string GraphBuilder::linear(std::string_view id, const std::string& x, Exte
   return node(id, OpType::matmul, std::move(inputs), {shape[0], rows});
 }
 
+std::string GraphBuilder::linear_part(std::string_view id, const std::string& x, Extent rows, const Cut& cut) {
+  std::vector<std::string> inputs = {x, part(fmt::format("{}.weight", id), {rows, shape_of(x)[1]}, cut)};
+  const std::string bias = fmt::format("{}.bias", id);
+  if (has(bias)) {
+    Cut of_bias = cut;
+    of_bias.file = {cut.file[0]};
+    of_bias.columns = 1;
+    inputs.push_back(part(bias, {rows}, of_bias, Element::f32));
+  }
+  return node(id, OpType::matmul, std::move(inputs), {shape_of(x)[0], rows});
+}
+
 std::string GraphBuilder::columns(std::string_view id, const std::string& x, Extent begin, Extent count) {
   return node(id, OpType::columns, {x}, {shape_of(x)[0], count}, {{"begin", begin}, {"count", count}});
 }
@@ -196,6 +212,12 @@ std::string GraphBuilder::unary(std::string_view id, OpType op, const std::strin
                                 std::map<std::string, Attribute> attributes) {
   return node(id, op, {x}, shape_of(x), std::move(attributes));
 }
+std::string GraphBuilder::xielu(std::string_view id, const std::string& x) {
+  std::vector<std::string> inputs = {x};
+  for (const char* name : {"a", "b"}) inputs.push_back(constant(fmt::format("{}.{}", id, name), {1}, Element::f32));
+  for (const char* name : {"beta", "eps"}) inputs.push_back(constant(fmt::format("{}.{}", id, name), {}, Element::f32));
+  return node(id, OpType::xielu, std::move(inputs), shape_of(x));
+}
 std::string GraphBuilder::binary(std::string_view id, OpType op, const std::string& x, const std::string& y) {
   return node(id, op, {x, y}, shape_of(x));
 }
@@ -203,18 +225,28 @@ std::string GraphBuilder::binary(std::string_view id, OpType op, const std::stri
 std::string GraphBuilder::attention(std::string q, std::string k, const std::string& v,
                                     const AttentionOptions& options) {
   const ModelConfig& c = config();
-  if (options.head_norms) {
+  const auto norm_heads = [&] {
     q = rms_norm("q_norm", q, *options.head_norms, options.norms_all_heads ? 0 : c.head_dim);
     k = rms_norm("k_norm", k, *options.head_norms, options.norms_all_heads ? 0 : c.head_dim);
-  }
+  };
+  if (options.head_norms && !options.norms_turned) norm_heads();
   if (options.rope && c.rope_dims > 0) {
     const bool local_base = options.local && c.rope_local_base > 0;
     q = turned("q_rope", q, c.heads, options.pairs, local_base);
     k = turned("k_rope", k, c.kv_heads, options.pairs, local_base);
   }
+  if (options.head_norms && options.norms_turned) norm_heads();
+  if (options.unit_norms > 0) {
+    q = unit_norm("q_unit", q, options.unit_norms, c.head_dim);
+    k = unit_norm("k_unit", k, options.unit_norms, c.head_dim);
+  }
+  if (options.grows && c.query_growth.factor > 0)
+    q = unary("q_grown", OpType::grow, q,
+              {{"each", c.query_growth.each}, {"offset", c.query_growth.offset}, {"factor", c.query_growth.factor}});
   const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
-  return linear("o", attend(q, k, v, c.heads, c.kv_heads, scale, options), c.hidden, options.output_bias,
-                options.output_transposed);
+  std::string y = attend(q, k, v, c.heads, c.kv_heads, scale, options);
+  if (!options.gate.empty()) y = binary("attn_gated", OpType::mul, y, options.gate);
+  return linear("o", y, c.hidden, options.output_bias, options.output_transposed);
 }
 
 std::string GraphBuilder::turned(std::string_view id, const std::string& x, Extent heads, RopePairs pairs, bool local) {
@@ -243,6 +275,7 @@ std::string GraphBuilder::attend(const std::string& q, const std::string& k, con
   if (options.sinks) inputs.push_back(constant("sinks", {heads}, Element::f32));
   std::map<std::string, Attribute> attributes = {
       {"heads", heads}, {"kv_heads", kv_heads}, {"scale", scale}, {"window", window}, {"soft_cap", options.soft_cap}};
+  if (options.chunk > 0) attributes.insert({"chunk", options.chunk});
   if (options.alibi > 0) attributes.insert({{"alibi", options.alibi}, {"slope_factor", options.slope_factor}});
   return node("attn", OpType::attention, std::move(inputs), shape_of(q), std::move(attributes));
 }
@@ -290,44 +323,17 @@ std::string GraphBuilder::state_space_scan(const std::string& x, const std::stri
                {"dt_most", s.dt_most}});
 }
 
-std::string GraphBuilder::experts(const std::string& x, Extent width) {
-  const ModelConfig& c = config();
-  const std::vector<Dim> wide = {c.experts, width, c.hidden}, back = {c.experts, c.hidden, width};
-  return experts_of(x, {constant("gates.weight", wide), constant("ups.weight", wide), constant("downs.weight", back)});
-}
-
-std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::string> constants) {
-  const ModelConfig& c = config();
-  const bool has_biases = constants.size() > 3, is_corrected = has("router.correction");
-  std::vector<std::string> inputs = {x, constant("router.weight", {c.experts, c.hidden})};
-  inputs.insert(inputs.end(), constants.begin(), constants.begin() + 3);
-  if (has_biases) {
-    inputs.push_back(constant("router.bias", {c.experts}, Element::f32));
-    inputs.insert(inputs.end(), constants.begin() + 3, constants.end());
-  }
-  if (is_corrected) inputs.push_back(constant("router.correction", {c.experts}, Element::f32));
-  return node("experts", OpType::experts, std::move(inputs), shape_of(x),
-              {{"used", c.experts_per_token},
-               {"shares", Extent{c.expert_weights_are_shares}},
-               {"biases", Extent{has_biases}},
-               {"corrected", Extent{is_corrected}},
-               {"sigmoid", Extent{c.routing.is_sigmoid}},
-               {"groups", c.routing.groups},
-               {"groups_used", c.routing.groups_used},
-               {"factor", c.routing.factor},
-               {"alpha", c.swiglu_alpha},
-               {"limit", c.swiglu_limit}});
-}
-
-bool GraphBuilder::has_experts() const {
-  const ModelConfig& c = config();
-  return c.experts > 0 && (c.expert_layers.empty() || c.expert_layers[static_cast<std::size_t>(layer_)]);
-}
-
-std::string GraphBuilder::named_mlp(std::string_view prefix, const std::string& x, Extent width, OpType activation) {
-  const auto id = [&](std::string_view part) { return fmt::format("{}_{}", prefix, part); };
-  const std::string gate = unary(id("act"), activation, linear(id("gate"), x, width)), up = linear(id("up"), x, width);
-  return linear(id("down"), binary(id("glu"), OpType::mul, gate, up), config().hidden);
+std::string GraphBuilder::delta_scan(const std::string& q, const std::string& k, const std::string& v,
+                                     const std::string& dt, const std::string& beta) {
+  const StateSpace& s = config().state_space;
+  return node("delta_scan", OpType::delta_scan,
+              {q, k, v, dt, constant("ssm_a", {s.heads}, Element::f32), beta, state("ssm_state", s.inner * s.states),
+               constant("ssm_dt.bias", {s.heads}, Element::f32)},
+              shape_of(v),
+              {{"heads", s.heads},
+               {"groups", s.groups},
+               {"turns", Extent{s.takes_turns}},
+               {"log", Extent{!config().from_gguf}}});
 }
 
 std::string GraphBuilder::gated_mlp(const std::string& x, OpType activation, Bias bias) {

@@ -40,6 +40,8 @@ class GraphBuilder {
   std::string add_image_rows(const std::string& x, Extent part);
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
   std::string rms_norm(std::string_view id, const std::string& x, double offset = 0, Extent width = 0, double eps = 0);
+  /// An RMS norm without weights.
+  std::string unit_norm(std::string_view id, const std::string& x, double eps, Extent width = 0);
   /// RMS norms of equal parts of x [T, n], each of its own mean, with a weight for every channel.
   std::string group_norm(std::string_view id, const std::string& x, Extent groups);
   std::string layer_norm(std::string_view id, const std::string& x, double offset = 0, Bias bias = Bias::required);
@@ -48,6 +50,8 @@ class GraphBuilder {
   /// `name`.weight [rows, columns of x].
   std::string linear(std::string_view id, const std::string& x, Extent rows, Bias bias = Bias::none,
                      bool transposed = false);
+  /// The same with a part of the tensor of files, [rows, columns of x], and of its bias if it has one.
+  std::string linear_part(std::string_view id, const std::string& x, Extent rows, const Cut& cut);
   std::string columns(std::string_view id, const std::string& x, Extent begin, Extent count);
   /// Of x [T, groups n] those columns of every group, side by side.
   std::string group_columns(std::string_view id, const std::string& x, Extent groups, Extent begin, Extent count);
@@ -55,6 +59,7 @@ class GraphBuilder {
   std::string group_concat(std::string_view id, const std::string& x, const std::string& y, Extent groups);
   std::string unary(std::string_view id, OpType op, const std::string& x,
                     std::map<std::string, Attribute> attributes = {});
+  std::string xielu(std::string_view id, const std::string& x);
   std::string binary(std::string_view id, OpType op, const std::string& x, const std::string& y);
 
   struct AttentionOptions {
@@ -68,6 +73,11 @@ class GraphBuilder {
     bool output_transposed = false;
     bool sinks = false;                  // a logit of each head takes weight
     double alibi = 0, slope_factor = 1;  // as the configuration's
+    bool norms_turned = false;           // norms of heads come behind the rotation
+    double unit_norms = 0;  // behind the rotation heads are divided by their root mean square, with this epsilon
+    bool grows = false;     // queries grow with their position, as the configuration says
+    Extent chunk = 0;       // a position sees those of its chunk; 0: there are none
+    std::string gate = {};  // heads times it go into the output projection; "": none
   };
   /// Positions, cache, attention and output projection, from q, k and v.
   std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);
@@ -81,12 +91,19 @@ class GraphBuilder {
   /// The scans of the layer, with D x added; the states go from pass to pass.
   std::string selective_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
   std::string state_space_scan(const std::string& x, const std::string& dt, const std::string& b, const std::string& c);
+  std::string delta_scan(const std::string& q, const std::string& k, const std::string& v, const std::string& dt,
+                         const std::string& beta);
   /// The sum of a token's experts of `width`, weighted by its router.
   std::string experts(const std::string& x, Extent width);
   /// The same of constants: gates, ups and downs, and behind them the biases of gates, ups and downs if there are some.
   std::string experts_of(const std::string& x, std::vector<std::string> constants);
+  /// Gates or ups of all experts, from a tensor [E, H, 2F] of both: its columns begin, begin + step, ... And downs of [E, F, H].
+  std::string expert_columns(std::string_view name, Extent begin, Extent step);
+  std::string expert_rows_back(std::string_view name);
   /// Whether the layer has experts.
   bool has_experts() const;
+  /// Experts, beside one that every token uses where there is one, as much as a gate says where there is one.
+  std::string mixture(const std::string& x);
   /// An MLP of names as "shared_gate", with its own width.
   std::string named_mlp(std::string_view prefix, const std::string& x, Extent width, OpType activation);
   /// down(activation(gate(x)) * up(x)).
@@ -97,6 +114,8 @@ class GraphBuilder {
   ModelGraph finish(const std::string& x);
 
  private:
+  /// The number of each token by which the expert of all tokens counts, as a column.
+  std::string shared_router(const std::string& x);
   std::string full(std::string_view name) const;
   const NameRow* row_of(std::string_view name) const;
   /// A state of the layer, a row of `width` for each sequence.

@@ -37,6 +37,14 @@ RopeScaling scaling_from_json(const Json& json, const std::string& source, Model
   s.factor = keys.number({"factor"}, 1.0);
   s.original_context = keys.size({"original_max_position_embeddings"}, 0);
   s.attention_factor = keys.number({"attention_factor"}, 0.0);
+  config.query_growth.factor = keys.number({"llama_4_scaling_beta"}, config.query_growth.factor);
+  if (config.query_growth.factor > 0) config.query_growth.each = keys.size({"original_max_position_embeddings"});
+  if (kind == "dynamic" && keys.find({"alpha"})) {  // Hunyuan: a larger base, whatever the length is
+    const double width = static_cast<double>(config.head_dim), alpha = keys.number({"alpha"});
+    if (!(alpha > 0) || width <= 2) keys.fail("alpha", fmt::format("is {}; it must be above 0", alpha));
+    config.rope_base *= std::pow(alpha, width / (width - 2));
+    kind = "default";
+  }
   if (kind == "default") return s;
   if (kind == "linear") {
     s.kind = RopeScaling::Kind::linear;
@@ -125,10 +133,13 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
     const char* key;
     bool known;
   };
+  const bool has_head_norms = config.architecture.starts_with("hunyuan") || config.architecture == "minimax_m2";
+  const bool has_optional_norms = config.architecture == "glm4_moe" || config.architecture == "llama4_text";
   for (const auto& [key, known] :
        {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
-        Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", false}, Flag{"qk_layernorm", false}})
-    if (keys.flag(key, known) != known) keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
+        Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", has_head_norms}, Flag{"qk_layernorm", false}})
+    if (keys.flag(key, known) != known && !(has_optional_norms && key == std::string_view("use_qk_norm")))
+      keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
   if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
@@ -175,11 +186,14 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.name = whole.text({"_name_or_path"}, "");
   c.vocabulary = keys.size({"vocab_size"});
   c.hidden = keys.size({"hidden_size", "n_embd", "n_embed", "d_model"});
-  c.layers = keys.size({"num_hidden_layers", "n_layer", "n_layers"});
+  std::optional<Extent> listed;  // Nemotron-H's files list the types of layers instead of counting them
+  if (const Json* types = keys.find({"layers_block_type"}); types && types->is_array())
+    listed = static_cast<Extent>(types->size());
+  c.layers = keys.size({"num_hidden_layers", "n_layer", "n_layers"}, listed);
   read_state_space(keys, c);
   const bool has_attention = c.state_space.inner == 0 || !c.state_space.layers.empty();
   c.heads = has_attention ? keys.size({"num_attention_heads", "n_head", "n_heads"}) : 1;
-  c.kv_heads = keys.size({"num_key_value_heads"}, c.heads);
+  c.kv_heads = has_attention ? keys.size({"num_key_value_heads"}, c.heads) : 1;
   const UsualKeys usual = usual_of(c.architecture);
   const Extent usual_width = usual.head_dim > 0 ? usual.head_dim : c.heads > 0 ? c.hidden / c.heads : 0;
   c.head_dim = has_attention ? keys.size({"head_dim"}, usual_width) : kHeadWithoutAttention;
@@ -193,16 +207,19 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   if (c.architecture == "lfm2") read_lfm2(keys, c);
   c.norm_eps =
       keys.number({"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps"}, usual.norm_eps);
-  if (c.architecture == "mamba" || c.architecture == "mamba2") c.norm_eps = keys.number({"layer_norm_epsilon"}, 1e-5);
+  if (c.architecture == "mamba" || c.architecture == "mamba2" || c.architecture == "falcon_mamba")
+    c.norm_eps = keys.number({"layer_norm_epsilon"}, 1e-5);
   const std::string activation =
-      keys.text({"hidden_activation", "hidden_act", "activation_function", "activation"}, "");
+      keys.text({"hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function", "activation"}, "");
   c.activation = activation == "gelu_new" || activation == "gelu_pytorch_tanh" || activation == "gelu_fast"
                      ? "gelu_tanh"
                  : activation == "swish" ? "silu"
                                          : activation;
   if (!c.activation.empty() && c.activation != "silu" && c.activation != "gelu" && c.activation != "gelu_tanh" &&
-      c.activation != "relu2")
+      c.activation != "relu2" && !(c.activation == "xielu" && c.architecture == "apertus"))
     keys.fail("hidden_act", fmt::format("is \"{}\"; known are silu, gelu, gelu_pytorch_tanh and relu2", activation));
+  if (c.architecture == "apertus" && !c.activation.empty() && c.activation != "xielu")
+    keys.fail("hidden_act", fmt::format("is \"{}\", and Weft runs Apertus with xielu", activation));
   // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
   c.tied = keys.flag("tie_word_embeddings", keys.flag("tie_embedding", usual.tied));
   c.rope_base = keys.number({"rope_theta", "rotary_emb_base"}, usual.rope_base);
@@ -210,6 +227,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.rope_dims = c.alibi > 0 ? 0 : static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
   read_factors(keys, usual, c);
   if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
+  if (c.architecture == "jamba" || c.architecture == "nemotron_h") c.rope_dims = 0;
   read_turning_part(keys, c);
   const Json* scaling = keys.find({"rope_scaling", "rope_parameters"});
   if (scaling) {
@@ -233,7 +251,8 @@ ModelConfig config_from_json(const Json& json, std::string source) {
       c.rope_scaling.factor = static_cast<double>(c.context) / static_cast<double>(c.rope_scaling.original_context);
   }
   if (c.architecture.starts_with("deepseek")) read_latent(keys, c);
-  c.further_layers = keys.size({"num_nextn_predict_layers"}, c.architecture == "deepseek_v3" ? 1 : 0);
+  c.further_layers =
+      keys.size({"num_nextn_predict_layers"}, c.architecture == "deepseek_v3" || c.architecture == "glm4_moe" ? 1 : 0);
   if (c.further_layers > kFurtherLayersMax)
     keys.fail("num_nextn_predict_layers", fmt::format("is {}, more than {}", c.further_layers, kFurtherLayersMax));
   read_windows(keys, c);
@@ -241,7 +260,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
     if (!list->is_array()) keys.fail("no_rope_layers", "is not a list");
     for (const Json& each : *list)
       c.rope_layers.push_back(each.is_number() ? each != 0 : each.is_boolean() && each.get<bool>());
-  } else if (c.architecture == "smollm3") {
+  } else if (c.architecture == "smollm3" || c.architecture == "llama4_text") {
     const Extent interval = keys.size({"no_rope_layer_interval"}, 4);
     for (Extent i = 0; i < c.layers; ++i) c.rope_layers.push_back(interval == 0 || (i + 1) % interval != 0);
   }

@@ -29,7 +29,8 @@ struct RopeScaling {
   std::vector<double> short_factors, long_factors;  // longrope: one a pair
 };
 
-/// Layers that keep a state of a fixed size instead of keys and values: Mamba's, or Mamba-2's if there are heads.
+/// Layers that keep a state of a fixed size instead of keys and values: Mamba's, or Mamba-2's if there are heads, or those of the
+/// gated delta rule, where heads are those of values, groups those of keys, and states the channels of a key.
 struct StateSpace {
   Extent inner = 0;  // channels inside a layer; 0: no such layers. LFM2: of its convolutions, which are all
   Extent states = 0, kernel = 0;     // states of a channel; inputs that the convolution sees
@@ -37,6 +38,11 @@ struct StateSpace {
   Extent heads = 0, groups = 0;      // Mamba-2: heads of channels, groups of heads that share b and c
   double dt_least = 0, dt_most = 0;  // bounds of the steps of Mamba-2; dt_most = 0: none
   std::vector<bool> layers;          // which layers; the others have attention
+  bool is_delta = false;             // the gated delta rule
+  bool takes_turns = false;          // ... head h of values has the keys of head h mod G, else neighbours share them
+  double part_eps = 0;               // of norms without weights of what steps, b and c are made of; 0: there are none
+  bool norms_before_gate = false;    // Mamba-2: the norm comes before the gate
+  std::vector<double> part_factors;  // Mamba-2: of gate, x, b, c and steps; empty: none
 };
 
 /// How a router's logits become weights of experts.
@@ -44,6 +50,7 @@ struct Routing {
   bool is_sigmoid = false;             // of each logit; else a softmax of all
   Extent groups = 1, groups_used = 1;  // only experts of the best groups take part
   double factor = 1;                   // of the weights
+  bool is_on_input = false;            // experts see the token times its weight
 };
 
 /// Attention over rows that are smaller than the keys and values that they stand for (DeepSeek). `head_dim` is the width of a
@@ -54,6 +61,19 @@ struct LatentAttention {
   Extent value_dim = 0;   // of a head
   bool turns_halves = false;
   bool joins_products = true;  // the file has those for keys and values of all heads in one tensor
+};
+
+/// Falcon-H1: factors of what the parts of a layer read and add.
+struct HybridFactors {
+  bool are_side_by_side = false;  // each layer has a state and attention, which read the same x
+  double state_in = 1, state_out = 1, attention_in = 1, attention_out = 1, mlp_gate = 1, mlp_down = 1;
+};
+
+/// Queries at position p are multiplied with 1 + factor ln(1 + floor((p + offset) / each)).
+struct QueryGrowth {
+  double factor = 0;  // 0: they are not
+  Extent each = 1;
+  double offset = 0;
 };
 
 struct ModelConfig {
@@ -94,11 +114,16 @@ struct ModelConfig {
   Extent further_layers = 0;                  ///< layers of the files behind the last, which guess further tokens
   double swiglu_alpha = 0, swiglu_limit = 0;  ///< of experts whose SwiGLU is clamped; 0: it is not
   LatentAttention latent;
-  double qkv_limit = 0;      ///< queries, keys and values are held within [-limit, limit]; 0: they are not
-  double alibi = 0;          ///< scores fall with distance, by slopes down to 2^-alibi; 0: they do not
-  double slope_factor = 1;   ///< of all slopes
-  bool is_parallel = false;  ///< attention and MLP read the same x, and both are added
+  QueryGrowth query_growth;
+  bool has_unit_heads = false;  ///< heads that turn are divided by their root mean square
+  Extent attention_chunk = 0;   ///< of local layers: positions see those of their chunk; 0: there are none
+  double qkv_limit = 0;         ///< queries, keys and values are held within [-limit, limit]; 0: they are not
+  double alibi = 0;             ///< scores fall with distance, by slopes down to 2^-alibi; 0: they do not
+  double slope_factor = 1;      ///< of all slopes
+  bool is_parallel = false;     ///< attention and MLP read the same x, and both are added
   StateSpace state_space;
+  std::vector<bool> mlp_layers;  ///< layers that are an MLP alone, where each layer has one part; empty: none
+  HybridFactors hybrid_factors;
   double embedding_scale = 1, residual_scale = 1,
          logit_scale = 1;      // factors of embeddings, of what layers add, of logits
   double attention_scale = 0;  // of scores; 0: head_dim^-1/2

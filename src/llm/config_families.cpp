@@ -39,6 +39,21 @@ constexpr UsualKeys kUsual[] = {
     {.architecture = "gpt_oss", .rope_base = 150000, .norm_eps = 1e-5, .head_dim = 64},
     {.architecture = "deepseek_v2", .norm_eps = 1e-6},
     {.architecture = "deepseek_v3", .norm_eps = 1e-6},
+    {.architecture = "glm4_moe", .turning_part = 0.5, .norm_eps = 1e-5},
+    {.architecture = "ernie4_5_moe", .rope_base = 5e5, .norm_eps = 1e-5, .tied = true},
+    {.architecture = "hunyuan_v1_dense", .norm_eps = 1e-5},
+    {.architecture = "hunyuan_v1_moe", .norm_eps = 1e-5},
+    {.architecture = "minimax_m2", .head_dim = 128},
+    {.architecture = "apertus", .rope_base = 12e6, .norm_eps = 1e-5},
+    {.architecture = "ministral3", .rope_base = 1e6, .norm_eps = 1e-5, .head_dim = 128},
+    {.architecture = "falcon_mamba", .norm_eps = 1e-5, .tied = true},
+    {.architecture = "falcon_h1", .norm_eps = 1e-5},
+    {.architecture = "nemotron_h", .norm_eps = 1e-5, .head_dim = 128},
+    {.architecture = "jamba"},
+    {.architecture = "llama4_text", .rope_base = 5e5, .norm_eps = 1e-5, .head_dim = 128},
+    {.architecture = "qwen3_next", .turning_part = 0.25, .head_dim = 256},
+    {.architecture = "qwen3_5_text", .turning_part = 0.25, .head_dim = 256},
+    {.architecture = "qwen3_5_moe_text", .turning_part = 0.25, .head_dim = 256},
     {.architecture = "lfm2", .rope_base = 1e6, .norm_eps = 1e-5, .tied = true},
 };
 
@@ -58,6 +73,12 @@ void read_factors(const Keys& keys, const UsualKeys& usual, ModelConfig& c) {
     const double divisor = keys.number({"logits_scaling"}, 1.0);
     if (!(divisor > 0)) keys.fail("logits_scaling", fmt::format("is {}; it must be above 0", divisor));
     c.logit_scale = 1 / divisor;
+  }
+  if (c.architecture == "falcon_h1") {
+    c.embedding_scale = keys.number({"embedding_multiplier"}, 1.0);
+    c.logit_scale = keys.number({"lm_head_multiplier"}, 1.0);
+    // A factor of keys is one of scores.
+    c.attention_scale = keys.number({"key_multiplier"}, 1.0) / std::sqrt(static_cast<double>(c.head_dim));
   }
   if (c.architecture.starts_with("cohere")) c.logit_scale = keys.number({"logit_scale"}, 0.0625);
   c.is_parallel = usual.is_parallel;
@@ -168,17 +189,28 @@ void set_expert_layers(ModelConfig& c, std::vector<bool> layers) {
 
 void read_experts(const Keys& keys, ModelConfig& c) {
   if (c.architecture.starts_with("deepseek")) return read_deepseek_experts(keys, c);
+  if (c.architecture == "glm4_moe") return read_glm_experts(keys, c);
+  if (c.architecture == "ernie4_5_moe") return read_ernie_experts(keys, c);
+  if (c.architecture == "hunyuan_v1_moe") return read_hunyuan_experts(keys, c);
+  if (c.architecture == "minimax_m2") return read_minimax_experts(keys, c);
+  if (c.architecture == "jamba") return read_jamba_experts(keys, c);
+  if (c.architecture == "llama4_text") return read_llama4(keys, c);
+  if (c.architecture == "nemotron_h") return;  // no layer with experts
   c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
   c.experts_per_token = keys.size({"num_experts_per_tok", "experts_per_token"}, 0);
   c.expert_intermediate = keys.size({"moe_intermediate_size"}, c.intermediate);
+  // `intermediate` is that of the MLP beside the experts here.
+  if (c.architecture == "granitemoehybrid") c.expert_intermediate = keys.size({"intermediate_size"}, c.intermediate);
   if (c.architecture == "gpt_oss") {
     c.swiglu_alpha = keys.number({"swiglu_alpha"}, 1.702);
     c.swiglu_limit = keys.number({"swiglu_limit"}, 7.0);
     if (!(c.swiglu_alpha > 0 && c.swiglu_limit > 0)) keys.fail("swiglu_limit", "or swiglu_alpha is not above 0");
   }
   if (c.architecture == "qwen2_moe") c.shared_intermediate = keys.size({"shared_expert_intermediate_size"}, 5632);
-  if (!c.architecture.starts_with("qwen")) return;
-  c.expert_weights_are_shares = keys.flag("norm_topk_prob", false);
+  const bool is_next = c.architecture == "qwen3_next", is_next_but_one = c.architecture == "qwen3_5_moe_text";
+  if (is_next || is_next_but_one) c.shared_intermediate = keys.size({"shared_expert_intermediate_size"}, 512);
+  if (!c.architecture.starts_with("qwen") || is_next_but_one) return;
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", is_next);
   if (c.experts > 0) read_qwen_layers(keys, c);
 }
 

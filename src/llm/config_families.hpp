@@ -26,6 +26,14 @@ void read_falcon(const Keys& keys, ModelConfig& config);
 void set_expert_layers(ModelConfig& config, std::vector<bool> layers);
 /// Experts: how many, in which layers, and how they are chosen.
 void read_experts(const Keys& keys, ModelConfig& config);
+/// Those of single families.
+void read_glm_experts(const Keys& keys, ModelConfig& config);
+void read_ernie_experts(const Keys& keys, ModelConfig& config);
+void read_hunyuan_experts(const Keys& keys, ModelConfig& config);
+void read_minimax_experts(const Keys& keys, ModelConfig& config);
+void read_jamba_experts(const Keys& keys, ModelConfig& config);
+/// Llama 4's chunks, queries that grow, and experts. Behind what `config` knows of layers that turn.
+void read_llama4(const Keys& keys, ModelConfig& config);
 /// The scale of scores of latent attention, which grows with the context: twice by 1 + growth ln(factor).
 double latent_scale(const ModelConfig& config, double growth);
 /// DeepSeek's widths of attention. Behind what `config` knows of positions.

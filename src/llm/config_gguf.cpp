@@ -6,11 +6,21 @@
 
 #include "llm/config.hpp"
 #include "llm/config_families.hpp"
+#include "llm/config_gguf.hpp"
 #include "llm/config_keys.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
 namespace {
+
+/// Of a number, or of a list with one for each layer.
+Extent largest_of(const io::GgufMetadata& m, const std::string& key) {
+  const std::vector<std::int64_t> list = m.integers(key);
+  const auto most = std::max_element(list.begin(), list.end());
+  if (most == list.end() || *most < 0 || *most > kSizeMax)
+    throw FileError(fmt::format("{}: {} is not a whole number from 0 to {}", m.source(), key, kSizeMax));
+  return Extent{*most};
+}
 
 void read_gguf_gpt_oss(ModelConfig& c) {
   for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i % 2 == 0);
@@ -37,7 +47,19 @@ void read_gguf_deepseek(const io::GgufMetadata& m, ModelConfig& c) {
               .joins_products = !is_apart};
   c.rope_scaling.attention_factor = 1;
   c.attention_scale = latent_scale(c, m.get_or<double>(key("rope.scaling.yarn_log_multiplier"), 0));
-  if (c.experts == 0) return;
+  if (c.experts > 0) read_gguf_mixture(m, c);
+}
+
+}  // namespace
+
+void read_gguf_mixture(const io::GgufMetadata& m, ModelConfig& c) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
+  const auto size = [&](std::string_view name, Extent fallback) {
+    const std::int64_t value = m.get_or<std::int64_t>(key(name), fallback);
+    if (value < 0 || value > kSizeMax)
+      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
+    return Extent{value};
+  };
   c.shared_intermediate = size("expert_shared_count", 0) * c.expert_intermediate;
   c.expert_weights_are_shares = m.get_or<bool>(key("expert_weights_norm"), false);
   const Extent gating = size("expert_gating_func", 1);
@@ -49,13 +71,11 @@ void read_gguf_deepseek(const io::GgufMetadata& m, ModelConfig& c) {
                .groups_used = std::max<Extent>(size("expert_group_used_count", 1), 1),
                .factor = m.get_or<double>(key("expert_weights_scale"), 1)};
   if (c.routing.factor == 0) c.routing.factor = 1;
-  const Extent first = size("leading_dense_block_count", 0);
+  const Extent first = size("leading_dense_block_count", 0), step = size("interleave_moe_layer_step", 1);
   std::vector<bool> with_experts;
-  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first);
+  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first && (step == 0 || (i + 1) % step == 0));
   set_expert_layers(c, std::move(with_experts));
 }
-
-}  // namespace
 
 ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   ModelConfig c;
@@ -91,18 +111,21 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
     s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
     (c.architecture == "mamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
     if (c.architecture == "mamba2") s.groups = size("ssm.group_count", 1);
-    if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false))
-      throw FileError(fmt::format("{}: {} is true, which Weft does not support", c.source, key("ssm.dt_b_c_rms")));
   }
-  c.heads = is_mamba ? 1 : size("attention.head_count");
-  c.kv_heads = is_mamba ? 1 : size("attention.head_count_kv", c.heads);
+  const bool is_hybrid = is_gguf_hybrid(c.architecture);
+  c.heads = is_mamba ? 1 : is_hybrid ? largest_of(m, key("attention.head_count")) : size("attention.head_count");
+  if (is_hybrid)
+    read_gguf_hybrid(m, c);
+  else
+    c.kv_heads = is_mamba ? 1 : size("attention.head_count_kv", c.heads);
   c.head_dim = is_mamba ? kHeadWithoutAttention : size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (c.architecture != "deepseek2" && size("attention.value_length", c.head_dim) != c.head_dim)
     throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not support", c.source,
                                 key("attention.value_length")));
-  c.intermediate = is_mamba ? c.hidden : size("feed_forward_length");
+  if (!is_hybrid) c.intermediate = is_mamba ? c.hidden : size("feed_forward_length");
   c.context = is_mamba ? kContextWithoutAttention : size("context_length");
   c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
+  if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false)) c.state_space.part_eps = c.norm_eps;  // Falcon-Mamba
   c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
   c.rope_local_base = number("rope.freq_base_swa", c.architecture == "gemma3" ? 10000.0 : 0.0);
   c.rope_dims = size("rope.dimension_count", c.head_dim);
@@ -133,12 +156,13 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.embedding_scale = number("embedding_scale", 1);
   c.residual_scale = number("residual_scale", 1);
   c.attention_scale = number("attention.scale", 0);
-  if (c.architecture == "granite") c.logit_scale = 1 / number("logit_scale", 1);
+  if (c.architecture.starts_with("granite")) c.logit_scale = 1 / number("logit_scale", 1);
   const bool is_command = c.architecture == "command-r" || c.architecture == "cohere2";
   if (is_command) c.logit_scale = number("logit_scale", 0.0625);
   c.is_parallel = is_command || c.architecture == "phi2" ||
                   (c.architecture == "stablelm" && m.get_or<bool>(key("use_parallel_residual"), false));
   if (c.architecture == "deepseek2") read_gguf_deepseek(m, c);
+  read_gguf_families(m, c);
   if (c.architecture == "gpt-oss") read_gguf_gpt_oss(c);
   if (c.architecture == "qwen2moe") {
     // What files that leave it out mean.

@@ -51,6 +51,11 @@ constexpr Architecture kArchitectures[] = {
     {"bloom", "bloom", "BloomForCausalLM"},
     {"mpt", "mpt", "MptForCausalLM"},
     {"gpt_oss", "gpt-oss", "GptOssForCausalLM"},
+    {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM"},
+    {"ernie4_5_moe", "ernie4_5-moe", "Ernie4_5_MoeForCausalLM"},
+    {"hunyuan_v1_dense", "hunyuan-dense", "HunYuanDenseV1ForCausalLM"},
+    {"hunyuan_v1_moe", "hunyuan-moe", "HunYuanMoEV1ForCausalLM"},
+    {"minimax_m2", "minimax-m2", "MiniMaxM2ForCausalLM"},
     {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM"},
     {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM"},
 };
@@ -252,7 +257,7 @@ Json config_to_json(const ModelGraph& graph) {
   }
   if (c.architecture == "stablelm")
     json.update({{"use_parallel_residual", c.is_parallel}, {"use_qkv_bias", graph.find("layer0.q.bias") != nullptr}});
-  if (c.architecture == "starcoder2" || c.architecture == "ernie4_5")
+  if (c.architecture == "starcoder2" || c.architecture.starts_with("ernie4_5"))
     json["use_bias"] = graph.find("layer0.q.bias") != nullptr;
   if (c.architecture.starts_with("cohere")) json["logit_scale"] = tidy(c.logit_scale);
   if (c.architecture == "granite")
@@ -273,6 +278,7 @@ Json config_to_json(const ModelGraph& graph) {
                  {"swiglu_alpha", c.swiglu_alpha},
                  {"swiglu_limit", c.swiglu_limit}});
   if (c.latent.rank > 0) add_deepseek(json, graph, c);
+  add_mixture(json, graph, c);
   if (c.architecture == "mixtral")
     json.update({{"num_local_experts", c.experts}, {"num_experts_per_tok", c.experts_per_token}});
 

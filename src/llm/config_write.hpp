@@ -23,11 +23,16 @@ Extent leading_dense(const ModelConfig& config);
 /// The config.json of a model whose graph this is, but for its tokens and dtype.
 Json config_to_json(const ModelGraph& graph);
 
+/// The keys of experts of GLM-4.5, ERNIE 4.5, Hunyuan and MiniMax-M2, for the file that config.json describes.
+void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config);
+
 struct GgufConfig {
   io::GgufMetadata metadata;
   std::map<std::string, std::vector<float>> factors;  ///< of positions, which GGUF keeps as tensors
 };
 /// The metadata that describes a model, but for its tokens and file type.
 GgufConfig config_to_gguf(const ModelGraph& graph);
+/// Of these families, and of DeepSeek: how experts are chosen, in which layers they are, and how wide they are.
+void add_mixture(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
 
 }  // namespace weft::llm

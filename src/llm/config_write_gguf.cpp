@@ -60,17 +60,11 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
     size("attention.value_length_mla", c.latent.value_dim);
     size("attention.kv_lora_rank", c.latent.rank);
     if (c.latent.query_rank > 0) size("attention.q_lora_rank", c.latent.query_rank);
-    size("leading_dense_block_count", leading_dense(c));
-    size("expert_shared_count", c.experts > 0 ? c.shared_intermediate / c.expert_intermediate : 0);
-    size("expert_gating_func", c.routing.is_sigmoid ? 2 : 1);
-    size("expert_group_count", c.routing.groups);
-    size("expert_group_used_count", c.routing.groups_used);
-    number("expert_weights_scale", c.routing.factor);
-    out.metadata.set(architecture + ".expert_weights_norm", c.expert_weights_are_shares);
   } else {
     size("attention.key_length", c.head_dim);
     size("attention.value_length", c.head_dim);
   }
+  add_mixture(out.metadata, architecture, c);
   size("rope.dimension_count", c.rope_dims);
   number("rope.freq_base", c.rope_base);
   if (c.rope_local_base > 0) number("rope.freq_base_swa", c.rope_local_base);
@@ -80,7 +74,7 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
   if (c.experts > 0) {
     size("expert_count", c.experts);
     size("expert_used_count", c.experts_per_token);
-    if (c.expert_intermediate != c.intermediate || c.latent.rank > 0 || architecture == "gpt-oss")
+    if (c.expert_intermediate != c.intermediate || architecture == "gpt-oss")
       size("expert_feed_forward_length", c.expert_intermediate);
     if (architecture == "qwen2moe") {
       size("expert_feed_forward_length", c.expert_intermediate);

@@ -4,19 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
 
+#include "llm/family_names.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
 namespace {
-
-/// Rows refer to text that lives as long as the program.
-std::string_view kept(std::string text) {
-  static std::deque<std::string> texts;
-  return texts.emplace_back(std::move(text));
-}
 
 std::vector<NameRow> gemma_names() {
   return {{"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
@@ -38,16 +32,6 @@ std::vector<NameRow> glm_names() {
           {"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
            "model.layers.{}.post_self_attn_layernorm.weight"},
           {"layer{}.norm2_after.weight", "blk.{}.post_ffw_norm.weight", "model.layers.{}.post_mlp_layernorm.weight"}};
-}
-
-/// Weights and biases of the parts, with the names of common tensors in GGUF files.
-std::vector<NameRow> renamed(std::initializer_list<NameRow> parts) {
-  std::vector<NameRow> rows;
-  for (const NameRow& part : parts)
-    for (const char* kind : {".weight", ".bias"})
-      rows.push_back({kept(std::string(part.name) + kind), kept(std::string(part.gguf) + kind),
-                      kept(std::string(part.hf) + kind)});
-  return rows;
 }
 
 std::vector<NameRow> phi_names() {
@@ -235,6 +219,9 @@ std::vector<NameRow> state_space_names(std::string_view prefix, bool second) {
   } else {
     add("ssm_dt.weight", "ssm_dt.weight", "dt_proj.weight");
     add("ssm_xp.weight", "ssm_x.weight", "x_proj.weight");
+    add("ssm_dt_norm.weight", "ssm_dt_norm.weight", "dt_layernorm.weight");
+    add("ssm_b_norm.weight", "ssm_b_norm.weight", "b_layernorm.weight");
+    add("ssm_c_norm.weight", "ssm_c_norm.weight", "c_layernorm.weight");
   }
   return rows;
 }
@@ -252,19 +239,47 @@ std::vector<NameRow> mamba_names(bool second) {
                           "backbone.layers.{}.mixer.", second);
 }
 
-std::vector<NameRow> bamba_names() {
-  return with_state_space({{"final_norm.weight", "", "model.final_layernorm.weight"},
-                           {"layer{}.norm2.weight", "", "model.layers.{}.pre_ff_layernorm.weight"},
-                           {"layer{}.gate.weight", "", "model.layers.{}.feed_forward.gate_proj.weight"},
-                           {"layer{}.up.weight", "", "model.layers.{}.feed_forward.up_proj.weight"},
-                           {"layer{}.down.weight", "", "model.layers.{}.feed_forward.down_proj.weight"}},
-                          "model.layers.{}.mamba.", true);
+std::vector<NameRow> bamba_mlp_names() {
+  return renamed({{"final_norm", "output_norm", "model.final_layernorm"},
+                  {"layer{}.norm2", "blk.{}.ffn_norm", "model.layers.{}.pre_ff_layernorm"},
+                  {"layer{}.gate", "blk.{}.ffn_gate", "model.layers.{}.feed_forward.gate_proj"},
+                  {"layer{}.up", "blk.{}.ffn_up", "model.layers.{}.feed_forward.up_proj"},
+                  {"layer{}.down", "blk.{}.ffn_down", "model.layers.{}.feed_forward.down_proj"}});
 }
+std::vector<NameRow> bamba_names() { return with_state_space(bamba_mlp_names(), "model.layers.{}.mamba.", true); }
 
 std::vector<NameRow> granite_hybrid_names() {
-  return with_state_space({{"layer{}.gate_up.weight", "", "model.layers.{}.shared_mlp.input_linear.weight"},
-                           {"layer{}.down.weight", "", "model.layers.{}.shared_mlp.output_linear.weight"}},
-                          "model.layers.{}.mamba.", true);
+  return with_state_space(
+      joined(of_layers("block_sparse_moe.", {{"router.weight", "ffn_gate_inp.weight", "router.layer.weight"},
+                                             {"gates.weight", "ffn_gate_exps.weight", "input_linear.weight"},
+                                             {"ups.weight", "ffn_up_exps.weight", "input_linear.weight"},
+                                             {"downs.weight", "ffn_down_exps.weight", "output_linear.weight"},
+                                             // GGUF files have the halves of the MLP that every token uses apart.
+                                             {"shared_gate.weight", "ffn_gate_shexp.weight", ""},
+                                             {"shared_up.weight", "ffn_up_shexp.weight", ""},
+                                             {"shared_down.weight", "ffn_down_shexp.weight", ""}}),
+             of_layers("shared_mlp.", {{"gate_up.weight", "", "input_linear.weight"},
+                                       {"down.weight", "ffn_down.weight", "output_linear.weight"}})),
+      "model.layers.{}.mamba.", true);
+}
+
+std::vector<NameRow> jamba_names() {
+  return with_state_space(joined(bamba_mlp_names(), mixture_names("feed_forward.", "", {.router = "router.weight"})),
+                          "model.layers.{}.mamba.", false);
+}
+
+/// A layer has a norm and a part, which all kinds of layers call by one name.
+std::vector<NameRow> nemotron_hybrid_names() {
+  return with_state_space(renamed({{"embed", "token_embd", "backbone.embeddings"},
+                                   {"final_norm", "output_norm", "backbone.norm_f"},
+                                   {"layer{}.norm1", "blk.{}.attn_norm", "backbone.layers.{}.norm"},
+                                   {"layer{}.q", "blk.{}.attn_q", "backbone.layers.{}.mixer.q_proj"},
+                                   {"layer{}.k", "blk.{}.attn_k", "backbone.layers.{}.mixer.k_proj"},
+                                   {"layer{}.v", "blk.{}.attn_v", "backbone.layers.{}.mixer.v_proj"},
+                                   {"layer{}.o", "blk.{}.attn_output", "backbone.layers.{}.mixer.o_proj"},
+                                   {"layer{}.up", "blk.{}.ffn_up", "backbone.layers.{}.mixer.up_proj"},
+                                   {"layer{}.down", "blk.{}.ffn_down", "backbone.layers.{}.mixer.down_proj"}}),
+                          "backbone.layers.{}.mixer.", true);
 }
 
 const std::vector<Family>& table() {
@@ -280,17 +295,33 @@ const std::vector<Family>& table() {
         {"layer{}.downs.weight", "blk.{}.ffn_down_exps.weight",
          "model.layers.{}.block_sparse_moe.experts.{e}.w2.weight"}}},
       {"llama", {"llama", "mistral", "smollm3"}, {"llama", "smollm3"}, build_llama, {}},
+      {"llama4", {"llama4_text"}, {"llama4"}, build_llama4, llama4_names()},
       {"qwen",
        {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "qwen2_vl_text", "qwen2_vl", "qwen2_5_vl_text", "qwen2_5_vl",
         "qwen3_vl_text", "qwen3_vl"},
        {"qwen2", "qwen3", "qwen2moe", "qwen3moe", "qwen2vl", "qwen3vl"},
        build_qwen,
        qwen_names()},
+      {"qwen-next",
+       {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"},
+       {"qwen3next", "qwen35", "qwen35moe"},
+       build_qwen_next,
+       joined(joined(qwen_next_names(), qwen_names()), joined_expert_names())},
       {"decoder",
-       {"stablelm", "olmo", "cohere", "cohere2", "granite", "ernie4_5", "nemotron", "arcee", "seed_oss", "ministral"},
+       {"stablelm", "olmo", "cohere", "cohere2", "granite", "ernie4_5", "nemotron", "arcee", "seed_oss", "ministral",
+        "ministral3"},
        {"stablelm", "command-r", "cohere2", "granite", "ernie4_5", "seed_oss", "baichuan"},
        build_decoder,
        {}},
+      {"glm-moe", {"glm4_moe"}, {"glm4moe"}, build_decoder, glm_moe_names()},
+      {"ernie-moe", {"ernie4_5_moe"}, {"ernie4_5-moe"}, build_decoder, ernie_moe_names()},
+      {"hunyuan",
+       {"hunyuan_v1_dense", "hunyuan_v1_moe"},
+       {"hunyuan-dense", "hunyuan-moe"},
+       build_decoder,
+       hunyuan_names()},
+      {"minimax", {"minimax_m2"}, {"minimax-m2"}, build_decoder, minimax_names()},
+      {"apertus", {"apertus"}, {}, build_decoder, apertus_names()},
       {"phi", {"phi"}, {"phi2"}, build_decoder, phi_names()},
       {"gpt-neox", {"gpt_neox"}, {}, build_decoder, neox_names()},
       {"falcon", {"falcon"}, {}, build_decoder, falcon_names()},
@@ -309,11 +340,13 @@ const std::vector<Family>& table() {
       {"mpt", {"mpt"}, {"mpt"}, build_decoder, mpt_names()},
       {"gpt-oss", {"gpt_oss"}, {"gpt-oss"}, build_gpt_oss, gpt_oss_names()},
       {"deepseek", {"deepseek_v2", "deepseek_v3"}, {"deepseek2"}, build_deepseek, deepseek_names()},
-      {"mamba", {"mamba"}, {"mamba"}, build_mamba, mamba_names(false)},
+      {"mamba", {"mamba", "falcon_mamba"}, {"mamba"}, build_mamba, mamba_names(false)},
       {"mamba2", {"mamba2"}, {"mamba2"}, build_mamba, mamba_names(true)},
-      {"bamba", {"bamba"}, {}, build_state_hybrid, bamba_names()},
+      {"bamba", {"bamba", "falcon_h1"}, {"falcon-h1"}, build_state_hybrid, bamba_names()},
+      {"jamba", {"jamba"}, {"jamba"}, build_state_hybrid, jamba_names()},
+      {"nemotron-hybrid", {"nemotron_h"}, {"nemotron_h"}, build_state_hybrid, nemotron_hybrid_names()},
       {"lfm2", {"lfm2"}, {}, build_lfm2, lfm2_names()},
-      {"granite-hybrid", {"granitemoehybrid"}, {}, build_state_hybrid, granite_hybrid_names()},
+      {"granite-hybrid", {"granitemoehybrid"}, {"granitehybrid"}, build_state_hybrid, granite_hybrid_names()},
   };
   return families;
 }

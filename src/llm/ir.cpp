@@ -22,6 +22,7 @@ const OpRow& row_of(OpType op) {
                                {"add_image", 2, 2, {"begin"}},
                                {"pick", 1, 1, {}},
                                {"rms_norm", 2, 2, {"eps", "width"}},
+                               {"unit_norm", 1, 1, {"eps", "width"}},
                                {"layer_norm", 1, 3, {"eps"}},
                                {"matmul", 2, 3, {}},
                                {"columns", 1, 1, {"begin", "count"}},
@@ -34,6 +35,7 @@ const OpRow& row_of(OpType op) {
                                {"gelu", 1, 1, {}},
                                {"gelu_tanh", 1, 1, {}},
                                {"relu2", 1, 1, {}},
+                               {"xielu", 5, 5, {}},
                                {"sigmoid", 1, 1, {}},
                                {"mul_each", 2, 2, {}},
                                {"mul", 2, 2, {}},
@@ -41,10 +43,12 @@ const OpRow& row_of(OpType op) {
                                {"scale", 1, 1, {"factor"}},
                                {"soft_cap", 1, 1, {"cap"}},
                                {"clamp", 1, 1, {"limit"}},
+                               {"grow", 1, 1, {"each", "offset", "factor"}},
                                {"experts", 5, 10, {"used", "shares"}},
                                {"short_conv", 3, 4, {"kernel"}},
                                {"selective_scan", 7, 7, {"log"}},
-                               {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}}};
+                               {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}},
+                               {"delta_scan", 8, 8, {"heads", "groups", "log"}}};
   return rows[static_cast<std::size_t>(op)];
 }
 
@@ -168,6 +172,11 @@ void ModelGraph::validate() const {
             width > 0 && x[1].value % width == 0);
         break;
       }
+      case OpType::unit_norm: {
+        const Extent width = n.integer("width");
+        fit(x == y && x.size() == 2 && width > 0 && x[1].value % width == 0);
+        break;
+      }
       case OpType::layer_norm:
         fit(x == y && (n.inputs.size() < 2 || shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}));
         break;
@@ -258,10 +267,22 @@ void ModelGraph::validate() const {
         require_state(n.inputs[6]);
         break;
       }
+      case OpType::delta_scan: {
+        const Extent heads = n.integer("heads"), groups = n.integer("groups");
+        const std::vector<Dim> v = shape_of(n.inputs[2]), by_head{x[0], heads}, a_head{heads};
+        fit(v == y && x == shape_of(n.inputs[1]) && heads > 0 && groups > 0 && v[1].value % heads == 0 &&
+            x[1].value % groups == 0 && heads % groups == 0 && shape_of(n.inputs[3]) == by_head &&
+            shape_of(n.inputs[4]) == a_head && shape_of(n.inputs[5]) == by_head && shape_of(n.inputs[7]) == a_head &&
+            shape_of(n.inputs[6]) == std::vector<Dim>{Symbol::sequences, x[1].value / groups * v[1].value});
+        require_state(n.inputs[6]);
+        break;
+      }
       case OpType::silu:
       case OpType::gelu:
       case OpType::gelu_tanh:
       case OpType::relu2:
+      case OpType::xielu:
+      case OpType::grow:
       case OpType::sigmoid:
       case OpType::scale:
       case OpType::clamp:

@@ -67,6 +67,7 @@ enum class OpType : std::uint8_t {
   pick,       // (x) -> the rows whose logits are asked for
   rms_norm,  // (x, weight); eps, weight_offset, width: of what is normalised, the last axis cut into such parts. The weight
              // is one for all parts, or has all channels
+  unit_norm,      // (x); eps, width: as rms_norm, without weights
   layer_norm,     // (x, weight?, bias?); eps, weight_offset
   matmul,         // (x, weight [N, K], bias?) -> x W^T + b
   columns,        // (x); begin, count
@@ -75,12 +76,14 @@ enum class OpType : std::uint8_t {
   group_matmul,   // (x, weight [G, N, K]): the columns of each of G groups times the matrix of that group, transposed
   rope,           // (x); heads, dims, pairs, local
   /// (q, k, v, key cache, value cache, sinks [heads]?); heads, kv_heads, scale, window, soft_cap, alibi: the largest slope's
-  /// exponent; slope_factor. v may be k, with one cache for both.
+  /// exponent; slope_factor. v may be k, with one cache for both. chunk: a position sees those of its chunk; 0: there are none.
   attention,
   silu,
   gelu,
   gelu_tanh,
   relu2,  // max(x, 0)^2
+  xielu,  // (x, a, b, beta, eps, one number each): softplus(a) x^2 + beta x, and below 0 (beta + softplus(b)) (e^min(x, eps) - 1 - x)
+          // + beta x
   sigmoid,
   mul_each,  // (x, y [T, 1]): each row times a number
   mul,       // (x, y): y of x's shape, or a number for each column
@@ -88,15 +91,19 @@ enum class OpType : std::uint8_t {
   scale,     // (x); factor
   soft_cap,  // (x); cap
   clamp,     // (x); limit: to [-limit, limit]
+  grow,      // (x); each, offset, factor: rows at position p times 1 + factor ln(1 + floor((p + offset) / each))
   /// (x, router, gates [E, F, H], ups, downs [E, H, F]), behind which come, with `biases`, those of the router, of gates, ups and
   /// downs, and with `corrected` a number for each expert that only counts where experts are chosen. used: experts of a token.
   /// shares: their weights add up to 1. sigmoid: scores are sigmoids of logits, else a softmax. groups, groups_used: only experts of
-  /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. alpha, limit: of a
-  /// clamped SwiGLU; 0: the usual one.
+  /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. on_input: x is multiplied
+  /// with the weights, and not what an expert makes of it. alpha, limit: of a clamped SwiGLU; 0: the usual one.
   experts,
   short_conv,        // (x, weight [W, K], state, bias?): each channel with its last inputs
   selective_scan,    // (x, dt, rates [W, N], b, c, skip [W], state); log: rates are -exp of the tensor
   state_space_scan,  // (x, dt, rates [H], b, c, skip [H], state, dt bias [H]); heads, groups, log, dt_least, dt_most
+  /// (q, k [T, G K], v [T, H V], dt [T, H], rates [H], beta [T, H], state, dt bias [H]); heads, groups, log: the gated delta rule, by q
+  /// and k of length 1, and q divided by K^1/2. turns: head h has the keys of group h mod G, else neighbours share a group.
+  delta_scan,
 };
 std::string_view name_of(OpType op);
 

@@ -7,9 +7,11 @@
 #include <set>
 
 #include "graph/cache.hpp"
+#include "graph/delta_scan.hpp"
 #include "graph/op.hpp"
 #include "graph/state_scan.hpp"
 #include "llm/adapter.hpp"
+#include "llm/lower_parts.hpp"
 #include "llm/mixture.hpp"
 #include "weft/autocast.hpp"
 #include "weft/checkpoint.hpp"
@@ -150,6 +152,7 @@ class Lowering {
         return input(node, 0) + columns_of_images(node.integer("begin"), input(node, 0).dim(1));
       case OpType::pick: return inputs_.rows.defined() ? embedding(input(node, 0), inputs_.rows) : input(node, 0);
       case OpType::rms_norm: return normed(node);
+      case OpType::unit_norm: return unit_norm(input(node, 0), node.integer("width"), node.real("eps"));
       case OpType::layer_norm: {
         Tensor weight = node.inputs.size() > 1 ? input(node, 1) : Tensor();
         if (const double offset = node.real("weight_offset"); offset != 0) weight = weight + offset;
@@ -188,6 +191,7 @@ class Lowering {
         const Tensor positive = elementwise("relu", {input(node, 0)});
         return positive * positive;
       }
+      case OpType::xielu: return xielu(input(node, 0), input(node, 1), input(node, 2), input(node, 3), input(node, 4));
       case OpType::sigmoid: return elementwise("sigmoid", {input(node, 0)});
       case OpType::mul_each:
       case OpType::mul: return input(node, 0) * input(node, 1);
@@ -195,10 +199,14 @@ class Lowering {
       case OpType::scale: return input(node, 0) * node.real("factor");
       case OpType::soft_cap: return elementwise("tanh", {input(node, 0) / node.real("cap")}) * node.real("cap");
       case OpType::clamp: return clamped(input(node, 0), node.real("limit"));
+      case OpType::grow:
+        return input(node, 0) *
+               growth(inputs_.positions, node.integer("each"), node.real("offset"), node.real("factor"));
       case OpType::experts: return mixed(node);
       case OpType::short_conv: return convolved(node);
       case OpType::selective_scan: return scanned(node);
       case OpType::state_space_scan: return scanned_by_heads(node);
+      case OpType::delta_scan: return scanned_by_delta(node);
     }
     throw InternalError(fmt::format("llm: no lowering of {}", name_of(node.op)));
   }
@@ -275,12 +283,14 @@ class Lowering {
       return attend_whole(q, input(node, 1), input(node, 2),
                           {node.integer("heads"), node.integer("kv_heads"), scale_of(node), node.integer("window"),
                            node.real("soft_cap"), node.inputs.size() > 5 ? input(node, 5) : Tensor(),
+                           node.integer("chunk") > 0 ? before_chunk(node.integer("chunk")) : Tensor(),
                            slopes_of(node.integer("heads"), node.real("alibi"), node.real("slope_factor"))},
                           *inputs_.whole);
     const bool has_own = node.integer("window") > 0 && inputs_.window_first.defined();
     const Extent heads = node.integer("heads"), window = has_own ? 0 : node.integer("window"),
                  ring = window > 0 ? context_.ring : 0;
     const PassInputs::Places& places = ring > 0 ? inputs_.ring : inputs_.all;
+    const Extent chunk = node.integer("chunk");
     const auto cached = [&](std::size_t value, std::size_t cache) {
       Variable& variable = context_.caches.at(node.inputs[cache]);
       variable.assign(write_rows(variable, input(node, value), places.at, context_.cache_type));
@@ -291,14 +301,22 @@ class Lowering {
     const graph::CacheAttention attributes{
         context_.cache_type, node.integer("kv_heads"), scale_of(node), window, node.real("soft_cap"), ring,
         context_.exact};
-    const Tensor y = graph::call(
-        graph::cache_attention_row(),
-        {reshape(q, {q.dim(0), heads, width}), k, v, has_own ? inputs_.window_first : places.first,
-         has_own ? inputs_.window_length : inputs_.length, node.inputs.size() > 5 ? input(node, 5) : Tensor(),
-         slopes_of(heads, node.real("alibi"), node.real("slope_factor"))},
-        attributes, Where::current());
+    const Tensor y = graph::call(graph::cache_attention_row(),
+                                 {reshape(q, {q.dim(0), heads, width}), k, v,
+                                  has_own     ? inputs_.window_first
+                                  : chunk > 0 ? places.first + before_chunk(chunk)
+                                              : places.first,
+                                  has_own     ? inputs_.window_length
+                                  : chunk > 0 ? inputs_.length - before_chunk(chunk)
+                                              : inputs_.length,
+                                  node.inputs.size() > 5 ? input(node, 5) : Tensor(),
+                                  slopes_of(heads, node.real("alibi"), node.real("slope_factor"))},
+                                 attributes, Where::current());
     return reshape(y, q.shape());
   }
+
+  /// Positions of a sequence before the chunk of each token.
+  Tensor before_chunk(Extent chunk) const { return inputs_.positions - remainder(inputs_.positions, chunk); }
 
   double scale_of(const OpNode& node) const {
     const double scale = node.real("scale");
@@ -338,8 +356,10 @@ class Lowering {
       return Expert{is_plain ? unpacked(weight) : weight, has_biases ? input(node, i + 4) : Tensor(),
                     context_.graph.at(node.inputs[i]).shape[1].value};
     };
-    return mixture(x, chosen, {expert(2), expert(3), expert(4), node.real("alpha"), node.real("limit")},
-                   context_.exact);
+    return mixture(
+        x, chosen,
+        {expert(2), expert(3), expert(4), node.real("alpha"), node.real("limit"), node.integer("on_input") != 0},
+        context_.exact);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one; of whole rows, a sequence each.
@@ -372,8 +392,8 @@ class Lowering {
     if (inputs_.whole) return dt;  // behind a row's text, where nothing looks back at it
     return elementwise("where", {unsqueeze(inputs_.states.sequence >= 0.0, 1), dt, zeros_like(dt)});
   }
-  Tensor rates(const OpNode& node) const {
-    const Tensor a = input(node, 2);
+  Tensor rates(const OpNode& node, std::size_t operand = 2) const {
+    const Tensor a = input(node, operand);
     return node.integer("log") != 0 ? -exp(a) : a;
   }
 
@@ -432,6 +452,32 @@ class Lowering {
     const Tensor by_head = by_sequence(x, {heads, width});
     const Tensor y = scan(node, by_head, without_padding(dt), reshape(rates(node), {heads, 1}), groups, states);
     return reshape(y + by_head * reshape(input(node, 5), {heads, 1}), x.shape());
+  }
+
+  Tensor scanned_by_delta(const OpNode& node) const {
+    const Tensor q = wide(input(node, 0)), v = wide(input(node, 2));
+    const Extent heads = node.integer("heads"), groups = node.integer("groups"), width = v.dim(1) / heads,
+                 again = node.integer("turns") != 0 ? heads / groups : 1, keys = q.dim(1) / groups;
+    const auto heads_of = [&](const Tensor& x, double length) {
+      const Tensor all = heads_with_length(x, groups, length, again);
+      return by_sequence(all, {all.dim(1), all.dim(2)});
+    };
+    // Without decay and without beta a step changes no state.
+    const Tensor decay =
+        without_padding(elementwise("softplus", {wide(input(node, 3)) + input(node, 7)}) * rates(node, 4));
+    const graph::OpRow& row = graph::delta_scan_row();
+    const graph::Tensors operands = {heads_of(q, 1 / std::sqrt(static_cast<double>(keys))),
+                                     heads_of(wide(input(node, 1)), 1), by_sequence(v, {heads, width}),
+                                     by_sequence(decay, {heads}),
+                                     by_sequence(without_padding(wide(input(node, 5))), {heads})};
+    if (!inputs_.whole)
+      return reshape(advanced(row, operands, 5, node.inputs[6],
+                              words_of(row.attributes, graph::DeltaScanAttributes{.cached = true})),
+                     v.shape());
+    graph::Tensors whole = operands;
+    whole.push_back(zeros({batch(), heads, keys, width}, DType::f32, v.device()));
+    const graph::Words words = words_of(row.attributes, graph::DeltaScanAttributes{});
+    return reshape(Tensor(graph::call_nodes(row, std::move(whole), words)[1]), v.shape());
   }
 
   const LowerContext& context_;

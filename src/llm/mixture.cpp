@@ -53,8 +53,9 @@ Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, double alpha, double
 class ExpertProducts {
  public:
   virtual ~ExpertProducts() = default;
-  /// Rows of x for the experts, in the order of these products, and results in the order [T, used, n] again.
-  virtual Tensor begun(const Tensor& x) const = 0;
+  /// Rows of x for the experts, in the order of these products, each times its weight [T, used] if there are weights; and results in
+  /// the order [T, used, n] again.
+  virtual Tensor begun(const Tensor& x, const Tensor& weights) const = 0;
   virtual Tensor ended(const Tensor& y) const = 0;
   Tensor operator()(const Tensor& x, const Expert& expert) const {
     Tensor y = product(x, expert.weight);
@@ -74,7 +75,9 @@ class ExpertProducts {
 class PackedExperts final : public ExpertProducts {
  public:
   PackedExperts(const Tensor& numbers, bool exact) : numbers_(numbers), exact_(exact) {}
-  Tensor begun(const Tensor& x) const override { return x; }
+  Tensor begun(const Tensor& x, const Tensor& weights) const override {
+    return weights.defined() ? unsqueeze(x, 1) * unsqueeze(weights, 2) : x;
+  }
   Tensor ended(const Tensor& y) const override { return y; }
 
  private:
@@ -97,8 +100,10 @@ class SortedExperts final : public ExpertProducts {
     const Tensor all(arange(experts, DType::i32, numbers.device()));
     ends_ = cast(searchsorted(numbers_, all, true), DType::i32);
   }
-  Tensor begun(const Tensor& x) const override {
-    return index_select(x, 0, floor_divide(order_, scalar_like(static_cast<double>(used_), order_)));
+  Tensor begun(const Tensor& x, const Tensor& weights) const override {
+    const Tensor rows = index_select(x, 0, floor_divide(order_, scalar_like(static_cast<double>(used_), order_)));
+    if (!weights.defined()) return rows;
+    return rows * cast(unsqueeze(index_select(reshape(weights, {-1}), 0, order_), 1), rows.dtype());
   }
   Tensor ended(const Tensor& y) const override {
     return reshape(index_select(y, 0, argsort(order_, 0)), {y.dim(0) / used_, used_, y.dim(1)});
@@ -117,13 +122,16 @@ class SortedExperts final : public ExpertProducts {
 }  // namespace
 
 ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, const ExpertChoice& c) {
-  const Tensor scores = c.is_sigmoid ? elementwise("sigmoid", {logits}) : logits;
+  const bool are_probabilities = c.is_sigmoid || correction.defined();
+  const Tensor scores = c.is_sigmoid           ? elementwise("sigmoid", {logits})
+                        : correction.defined() ? softmax(logits, 1)
+                                               : logits;
   Tensor choice = correction.defined() ? scores + correction : scores;
   if (c.groups > 1) choice = in_best_groups(choice, c.groups, c.groups_used, c.is_sigmoid);
   const Tensor numbers = topk(choice, c.used, 1).positions;
   const auto of_chosen = [&](const Tensor& of_all) { return take_along_axis(of_all, numbers, 1); };
   Tensor weights;
-  if (c.is_sigmoid) {
+  if (are_probabilities) {
     weights = of_chosen(scores);
     if (c.are_shares) weights = weights / (sum(weights, {1}, {.keepdims = true}) + 1e-20);
   } else {
@@ -134,13 +142,14 @@ ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, con
 
 Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& w, bool exact) {
   const auto mixed = [&](const ExpertProducts& times) {
-    const Tensor rows = times.begun(x), gate = times(rows, w.gate), up = times(rows, w.up);
+    const Tensor rows = times.begun(x, w.are_inputs_weighted ? chosen.weights : Tensor()), gate = times(rows, w.gate),
+                 up = times(rows, w.up);
     const Tensor inner = w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit) : swiglu(gate, up);
     const Tensor outer = times.ended(times(inner, w.down));
-    return sum(outer * cast(unsqueeze(chosen.weights, 2), outer.dtype()), {1});
+    return sum(w.are_inputs_weighted ? outer : outer * cast(unsqueeze(chosen.weights, 2), outer.dtype()), {1});
   };
-  const bool is_packed = is_packed_matrix(w.gate.weight) && is_packed_matrix(w.up.weight) &&
-                         is_packed_matrix(w.down.weight);
+  const bool is_packed =
+      is_packed_matrix(w.gate.weight) && is_packed_matrix(w.up.weight) && is_packed_matrix(w.down.weight);
   if (is_packed) return mixed(PackedExperts(chosen.numbers, exact));
   return mixed(SortedExperts(chosen.numbers, w.gate.weight.dim(0)));
 }

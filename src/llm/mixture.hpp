@@ -26,7 +26,8 @@ struct Expert {
 };
 struct MixtureWeights {
   Expert gate, up, down;
-  double alpha = 0, limit = 0;  // of the gated unit, if alpha is positive (gpt-oss)
+  double alpha = 0, limit = 0;       // of the gated unit, if alpha is positive (gpt-oss)
+  bool are_inputs_weighted = false;  // an expert sees x times its weight, and its result counts as it is (Llama 4)
 };
 /// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]. Weights are all in blocks, which have no gradients,
 /// or plain.

@@ -51,6 +51,8 @@ bool is_known_extra(std::string_view name, const ModelConfig& config) {
              name, {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias",
                     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
+         name.starts_with("mtp.") ||  // layers that guess further tokens
+
          name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
          name.find("connector.") != std::string_view::npos || ends_with_any(name, {"image_newline"}) ||
          further_layer_of(name, config) >= 0 || (config.tied && ends_with_any(name, {"lm_head.weight"}));
@@ -200,7 +202,9 @@ void check_tensors(const ModelGraph& graph, const TensorNames& names) {
         continue;
       }
       used.insert(found);
-      if (found->shape != wanted)
+      // GGUF files have some vectors as rows, one for each group.
+      const bool is_in_rows = graph.config.from_gguf && wanted.rank() == 1 && found->shape.numel() == wanted.numel();
+      if (found->shape != wanted && !is_in_rows)
         problem(
             fmt::format("{} is {}, the configuration asks for {}", key, found->shape.to_string(), wanted.to_string()));
       else if (!found->type)

@@ -18,13 +18,15 @@ Tensor by_head(const Tensor& x, Extent rows, Extent heads) {
 }
 
 /// Whether a query sees a key, [rows, 1, 1, T, T].
-Tensor visible(const WholeRows& rows, Extent tokens, Extent window, Device device) {
+Tensor visible(const WholeRows& rows, Extent tokens, const WholeAttention& a, Device device) {
   const Tensor place = arange(tokens, DType::i32, device);
+  const auto are_same = [&](const Tensor& x) {
+    return elementwise("eq", {reshape(x, {rows.rows, 1, 1, tokens, 1}), reshape(x, {rows.rows, 1, 1, 1, tokens})});
+  };
   const Tensor apart = reshape(place, {1, 1, 1, tokens, 1}) - reshape(place, {1, 1, 1, 1, tokens});
-  const Tensor same = elementwise(
-      "eq", {reshape(rows.texts, {rows.rows, 1, 1, tokens, 1}), reshape(rows.texts, {rows.rows, 1, 1, 1, tokens})});
-  Tensor seen = elementwise("logical_and", {same, apart >= 0.0});
-  if (window > 0) seen = elementwise("logical_and", {seen, apart < static_cast<double>(window)});
+  Tensor seen = elementwise("logical_and", {are_same(rows.texts), apart >= 0.0});
+  if (a.window > 0) seen = elementwise("logical_and", {seen, apart < static_cast<double>(a.window)});
+  if (a.before_chunk.defined()) seen = elementwise("logical_and", {seen, are_same(a.before_chunk)});
   return seen;
 }
 
@@ -36,7 +38,7 @@ Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const 
   Tensor scores = cast(matmul(queries, transpose(keys)), DType::f32) * a.scale;
   if (a.soft_cap > 0) scores = elementwise("tanh", {scores / a.soft_cap}) * a.soft_cap;
   scores = reshape(scores, {b, a.kv_heads, group, tokens, tokens});
-  scores = elementwise("where", {visible(rows, tokens, a.window, q.device()), scores,
+  scores = elementwise("where", {visible(rows, tokens, a, q.device()), scores,
                                  scalar_like(-std::numeric_limits<double>::infinity(), scores)});
   const Tensor shares = reshape(softmax(scores, 4), {b, a.kv_heads, group * tokens, tokens});
   return reshape(matmul(shares, values), {b, a.heads, tokens, width});
@@ -45,9 +47,9 @@ Tensor attend_in_parts(const Tensor& q, const Tensor& k, const Tensor& v, const 
 }  // namespace
 
 Tensor attend_whole(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& a, const WholeRows& rows) {
-  const bool in_parts = a.soft_cap > 0 || q.dim(1) / a.heads > kWidestHead;
+  const bool in_parts = a.soft_cap > 0 || a.before_chunk.defined() || q.dim(1) / a.heads > kWidestHead;
   if (in_parts && (a.sinks.defined() || a.slopes.defined()))
-    throw InternalError("llm: whole rows have no attention with a cap or wide heads, and with sinks or slopes");
+    throw InternalError("llm: whole rows have no attention with a cap, chunks or wide heads, and with sinks or slopes");
   const Tensor y =
       in_parts
           ? attend_in_parts(q, k, v, a, rows)

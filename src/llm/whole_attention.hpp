@@ -18,11 +18,12 @@ struct WholeAttention {
   Extent window = 0;    ///< positions that a token sees, itself included; 0: all
   double soft_cap = 0;  ///< of scores; 0: none
   Tensor sinks;         ///< f32 [heads], or undefined
+  Tensor before_chunk;  ///< i32 [N], the first position of the chunk of each token, which sees that alone; or undefined
   Tensor slopes;        ///< f32 [heads], what scores lose for each position between query and key; or undefined
 };
 
 /// q [N, heads * D], k and v [N, kv_heads * D] -> [N, heads * D]. Tokens see those of their own text before them, and themselves.
-/// It runs on the kernels of `attention`; with a cap or wide heads it is made of products and a softmax.
+/// It runs on the kernels of `attention`; with a cap, chunks or wide heads it is made of products and a softmax.
 Tensor attend_whole(const Tensor& q, const Tensor& k, const Tensor& v, const WholeAttention& attention,
                     const WholeRows& rows);
 

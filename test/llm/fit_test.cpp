@@ -28,7 +28,7 @@ void put_case(const std::string& name, const TemporaryFolder& folder, Extent con
 }
 
 TEST(Fit, BytesAreThoseThatAreAllocated) {
-  for (const char* name : {"llama", "mistral", "gemma3", "mixtral", "bamba", "mamba"})
+  for (const char* name : {"llama", "mistral", "gemma3", "mixtral", "bamba", "mamba", "qwen3.5"})
     for (const CacheType cache : {CacheType::f32, CacheType::f16}) {
       SCOPED_TRACE(name);
       const TemporaryFolder folder;

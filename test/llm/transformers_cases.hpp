@@ -16,12 +16,18 @@ struct TransformersCase {
   std::string name;
   Json json;  // config, context, tokens, rows, logits, prompt, greedy, tensors
 
+  /// Whether some layers keep a state: those have a short convolution.
+  bool keeps_states() const {
+    for (const auto& [key, extents] : json.at("tensors").items())
+      if (key.find(".conv") != std::string::npos) return true;
+    return false;
+  }
   /// With the weights that make.py gives it.
   TinyModel model() const {
     TinyModel tiny{name, json.at("config"), {}};
     for (const auto& [key, extents] : json.at("tensors").items()) {
       const Shape shape(extents.get<std::vector<Extent>>());
-      const bool vector = shape.rank() == 1, bias = key.ends_with(".bias"), unit = !name.starts_with("gemma");
+      const bool vector = shape.rank() < 2, bias = key.ends_with(".bias"), unit = !name.starts_with("gemma");
       tiny.tensors[key] = vector
                               ? random_values(key, shape, 0.3, bias || !unit ? 0 : 1)
                               : random_values(key, shape, bias ? 0.3 : 1.7 / std::sqrt(static_cast<double>(shape[1])));

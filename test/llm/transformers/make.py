@@ -2,8 +2,9 @@
 
 Writes a file a model: its config as the library saves it, tokens, logits and the greedy continuation. transformers_test.cpp
 compares Weft with them. With --check the files are compared with what the library gives now, and stay as they are.
-Made with transformers 5.23.0 and torch 2.15.0.
+Made with transformers 5.23.0 and 5.24.0, and torch 2.15.0.
 """
+import contextlib
 import json
 import pathlib
 import sys
@@ -27,6 +28,12 @@ def longrope(factors):
 
 
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=12)
+
+DELTA = dict(linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4)
+SECOND = dict(mamba_d_state=8, mamba_d_head=8, mamba_n_groups=2, mamba_chunk_size=8)
+MULTIPLIERS = dict(embedding_multiplier=1.5, lm_head_multiplier=0.7, mlp_multipliers=[0.8, 1.2], key_multiplier=0.9,
+                   attention_out_multiplier=1.1, attention_in_multiplier=0.9, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 1.3],
+                   ssm_in_multiplier=1.2, ssm_out_multiplier=0.8)
 
 # name, class, what differs from BASE; "context" and "tokens" are not the config's.
 CASES = [
@@ -158,6 +165,55 @@ CASES = [
     ("mpt", "Mpt", {"max_seq_len": 64, "tie_word_embeddings": True}),
     ("mpt-six-heads", "Mpt", {"hidden_size": 48, "num_attention_heads": 6, "max_seq_len": 64, "tie_word_embeddings": True,
                               "attn_config": {"clip_qkv": 0.8, "softmax_scale": 0.2}}),
+    ("qwen3-next", "Qwen3Next", {"num_hidden_layers": 4, "head_dim": 16, **DELTA, "num_experts": 5, "num_experts_per_tok": 2,
+                                 "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40}),
+    ("qwen3-next-some", "Qwen3Next", {"num_hidden_layers": 3, "head_dim": 16, **DELTA, "linear_key_head_dim": 16,
+                                      "linear_value_head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
+                                      "moe_intermediate_size": 24, "shared_expert_intermediate_size": 24, "norm_topk_prob": False,
+                                      "mlp_only_layers": [1], "attention_bias": True, "tie_word_embeddings": True,
+                                      "layer_types": ["full_attention", "linear_attention", "full_attention"]}),
+    ("qwen3.5", "Qwen3_5Text", {"num_hidden_layers": 4, "head_dim": 32, **DELTA}),
+    ("qwen3.5-moe", "Qwen3_5MoeText", {"num_hidden_layers": 4, "head_dim": 16, **DELTA, "num_experts": 5, "num_experts_per_tok": 2,
+                                       "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40}),
+    ("glm4-moe", "Glm4Moe", {"head_dim": 16, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                             "n_shared_experts": 2, "use_qk_norm": True, "attention_bias": True, "routed_scaling_factor": 1.5}),
+    ("glm4-moe-groups", "Glm4Moe", {"head_dim": 8, "n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+                                    "first_k_dense_replace": 2, "n_group": 3, "topk_group": 2, "norm_topk_prob": False}),
+    ("ernie4_5-moe", "Ernie4_5_Moe", {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 24, "moe_num_shared_experts": 2,
+                                      "tie_word_embeddings": True}),
+    ("ernie4_5-moe-some", "Ernie4_5_Moe", {"moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 24, "moe_num_shared_experts": 1,
+                                           "num_hidden_layers": 4, "moe_layer_end_index": 2}),
+    ("ernie4_5-moe-biases", "Ernie4_5_Moe", {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24, "moe_num_shared_experts": 0,
+                                             "use_bias": True, "moe_layer_interval": 2}),
+    ("hunyuan-dense", "HunYuanDenseV1", {"head_dim": 16, "attention_bias": True}),
+    ("hunyuan-dense-alpha", "HunYuanDenseV1", {"head_dim": 8, "tie_word_embeddings": True, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 500.0, "alpha": 20.0, "factor": 1.0}}),
+    ("hunyuan-moe", "HunYuanMoEV1", {"head_dim": 16, "num_experts": 5, "moe_topk": 2}),
+    ("granite-moe-hybrid", "GraniteMoeHybrid", {"mamba_d_state": 8, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_chunk_size": 8,
+                                                "layer_types": ["mamba", "attention", "mamba"], "shared_intermediate_size": 48,
+                                                "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 24,
+                                                "embedding_multiplier": 1.5, "attention_multiplier": 0.2,
+                                                "residual_multiplier": 0.6, "logits_scaling": 2.0}),
+    ("falcon-h1", "FalconH1", {**SECOND, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_rms_norm": True, **MULTIPLIERS}),
+    ("falcon-h1-without-norm", "FalconH1", {**SECOND, "mamba_d_ssm": 48, "mamba_n_heads": 6, "mamba_rms_norm": False, "mamba_n_groups": 1,
+                                            "head_dim": 16, "mamba_proj_bias": True, "attention_bias": True, "mlp_bias": True,
+                                            "tie_word_embeddings": True, **MULTIPLIERS}),
+    ("nemotron-h", "NemotronH", {"num_hidden_layers": 5, "layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba"],
+                                 "head_dim": 16, "ssm_state_size": 8, "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2,
+                                 "chunk_size": 8}),
+    ("jamba", "Jamba", {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2,
+                        "expert_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 8, "mamba_dt_rank": 4,
+                        "use_mamba_kernels": False}),
+    ("falcon-mamba", "FalconMamba", {"state_size": 8, "time_step_rank": 4}),
+    ("apertus", "Apertus", {"head_dim": 16, "attention_bias": True}),
+    ("ministral3", "Ministral3", {"head_dim": 16, "sliding_window": None, "rope_parameters": {
+        **SCALED, "rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "llama_4_scaling_beta": 0.3}}),
+    ("minimax-m2", "MiniMaxM2", {"head_dim": 16, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 24,
+                                 "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    ("llama4", "Llama4Text", {"num_hidden_layers": 4, "head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 1,
+                              "intermediate_size": 24, "intermediate_size_mlp": 48, "interleave_moe_layer_step": 2,
+                              "attention_chunk_size": 8, "floor_scale": 8, "attn_scale": 0.3}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
 ]
 
@@ -181,12 +237,35 @@ def random_values(name, shape, unit_norms):
         stream = (stream ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     if name.endswith(".bias"):
         scale, offset = 0.3, 0.0
-    elif len(shape) == 1:
+    elif len(shape) < 2:
         scale, offset = 0.3, 1.0 if unit_norms else 0.0
     else:
         scale, offset = 1.7 / np.sqrt(np.float64(shape[1])), 0.0
     units = (philox(stream, int(np.prod(shape))) >> np.uint64(8)).astype(np.float64) * 2.0**-24
     return (offset + scale * (2.0 * units - 1)).astype(np.float32).reshape(shape)
+
+
+class Doubles:
+    """torch, whose f32 is f64."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@contextlib.contextmanager
+def in_double(model):
+    """Models of the delta rule cast to f32 inside, and small states make that much."""
+    module, single = sys.modules[type(model).__module__], torch.Tensor.float
+    if not type(model).__name__.startswith(("Qwen3Next", "Qwen3_5")):
+        yield
+        return
+    module.torch, torch.Tensor.float = Doubles(), torch.Tensor.double
+    try:
+        yield
+    finally:
+        module.torch, torch.Tensor.float = torch, single
 
 
 def result_of(name, kind, changes):
@@ -197,7 +276,7 @@ def result_of(name, kind, changes):
     of_others = ("num_key_value_heads", "intermediate_size", "max_position_embeddings")
     # The library leaves the limits of steps out where it goes on from a state.
     goes_on = not changes.pop("reads_whole_texts", False)
-    foreign = {"Bloom": of_others, "Mpt": of_others, "Falcon": ("num_key_value_heads", "intermediate_size"), "GPTNeoX": ("num_key_value_heads",), "GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention,
+    foreign = {"Bloom": of_others, "Mpt": of_others, "Falcon": ("num_key_value_heads", "intermediate_size"), "GPTNeoX": ("num_key_value_heads",), "GPT2": ("num_key_value_heads", "intermediate_size"), "Gemma3": BASE, "Mamba": of_attention, "FalconMamba": of_attention,
                "Mamba2": of_attention}.get(kind, ())
     settings = {**{key: value for key, value in BASE.items() if key not in foreign}, **changes}
     config = getattr(transformers, kind + "Config")(**settings)
@@ -214,7 +293,7 @@ def result_of(name, kind, changes):
         plain = {"experts_implementation": "eager"} if "experts" in json.dumps(saved) else {}
         model = type(model).from_pretrained(folder, attn_implementation=attention, dtype=torch.float32, **plain).double().eval()
     tokens = [(i * 29 + 7 * (i % 3)) % VOCABULARY for i in range(count)]
-    with torch.no_grad():
+    with torch.no_grad(), in_double(model):
         logits = model(torch.tensor([tokens])).logits[0].numpy()
         text = model.generate(torch.tensor([tokens[:prompt]]), max_new_tokens=NEW, do_sample=False, use_cache=goes_on)
     rows = list(range(3, count - 1, 8)) + [count - 1]

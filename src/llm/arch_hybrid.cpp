@@ -1,0 +1,88 @@
+// Hybrids of layers with states and layers with attention: Bamba, Granite 4, Jamba; Nemotron-H, whose MLPs are layers of their own; and
+// Falcon-H1, whose layers have both side by side.
+#include "llm/state_layers.hpp"
+
+namespace weft::llm {
+namespace {
+
+class HybridLayer {
+ public:
+  explicit HybridLayer(GraphBuilder& b) : b_(b), c_(b.config()) {}
+
+  std::string scaled(std::string_view id, const std::string& x, double factor) {
+    return factor == 1 ? x : b_.unary(id, OpType::scale, x, {{"factor", factor}});
+  }
+  std::string state(const std::string& x) {
+    return c_.state_space.heads > 0 ? mamba2_mixer(b_, x) : mamba_mixer(b_, x);
+  }
+  std::string attention(const std::string& x) {
+    const std::string q = b_.linear("q", x, c_.heads * c_.head_dim, Bias::if_present),
+                      k = b_.linear("k", x, c_.kv_heads * c_.head_dim, Bias::if_present),
+                      v = b_.linear("v", x, c_.kv_heads * c_.head_dim, Bias::if_present);
+    // GGUF files of Granite store rows as Llama's do.
+    const bool takes_turns = c_.from_gguf && c_.architecture == "granitehybrid";
+    return b_.attention(q, k, v,
+                        {.pairs = takes_turns ? RopePairs::neighbours : RopePairs::halves,
+                         .scale = c_.attention_scale,
+                         .output_bias = Bias::if_present});
+  }
+  /// What a layer adds before its MLP.
+  std::string mixed(const std::string& x, bool has_state) {
+    const HybridFactors& f = c_.hybrid_factors;
+    if (!f.are_side_by_side) return has_state ? state(x) : attention(x);
+    const std::string s = scaled("ssm_added", state(scaled("ssm_seen", x, f.state_in)), f.state_out);
+    const std::string a = scaled("attn_added", attention(scaled("attn_seen", x, f.attention_in)), f.attention_out);
+    return b_.binary("mixed", OpType::add, s, a);
+  }
+  std::string mlp(const std::string& x) {
+    const OpType activation = activation_of(c_, c_.mlp_layers.empty() ? "silu" : "relu2");
+    if (b_.has("gate_up.weight")) {
+      const std::string both = b_.linear("gate_up", x, 2 * c_.intermediate);
+      const std::string shared = b_.gate_and_up(b_.columns("gate", both, 0, c_.intermediate),
+                                                b_.columns("up", both, c_.intermediate, c_.intermediate), activation);
+      if (!b_.has_experts()) return shared;
+      return b_.binary("mixture", OpType::add, b_.experts(x, c_.expert_intermediate), shared);
+    }
+    if (b_.has_experts() && b_.has("router.weight")) return b_.mixture(x);
+    if (!b_.has("gate.weight")) {
+      const std::string up = b_.linear("up", x, c_.intermediate, Bias::if_present);
+      return b_.linear("down", b_.unary("act", activation, up), c_.hidden, Bias::if_present);
+    }
+    const HybridFactors& f = c_.hybrid_factors;
+    const std::string gate = scaled("gate_scaled", b_.linear("gate", x, c_.intermediate, Bias::if_present), f.mlp_gate),
+                      up = b_.linear("up", x, c_.intermediate, Bias::if_present);
+    return scaled("mlp_down_scaled", b_.gate_and_up(gate, up, activation, Bias::if_present), f.mlp_down);
+  }
+
+ private:
+  GraphBuilder& b_;
+  const ModelConfig& c_;
+};
+
+}  // namespace
+
+ModelGraph build_state_hybrid(const BuildInput& input) {
+  GraphBuilder b(input);
+  const ModelConfig& c = b.config();
+  HybridLayer layer(b);
+  std::string x = layer.scaled("embed_scaled", b.embedding(), c.embedding_scale);
+  for (Extent i = 0; i < c.layers; ++i) {
+    b.set_layer(i);
+    const auto at = static_cast<std::size_t>(i);
+    const bool has_one_part = !c.mlp_layers.empty();
+    const std::string h = b.rms_norm("norm1", x);
+    if (has_one_part && c.mlp_layers[at]) {
+      x = b.binary("resid2", OpType::add, x, layer.mlp(h));
+      continue;
+    }
+    x = b.binary("resid1", OpType::add, x,
+                 layer.scaled("mixed_scaled", layer.mixed(h, c.state_space.layers[at]), c.residual_scale));
+    if (has_one_part) continue;
+    x = b.binary("resid2", OpType::add, x,
+                 layer.scaled("mlp_scaled", layer.mlp(b.rms_norm("norm2", x)), c.residual_scale));
+  }
+  b.set_layer(-1);
+  return b.finish(b.rms_norm("final_norm", x));
+}
+
+}  // namespace weft::llm

@@ -1,0 +1,19 @@
+// Parts of configurations in GGUF files.
+#pragma once
+
+#include "io/gguf_metadata.hpp"
+#include "llm/config.hpp"
+
+namespace weft::llm {
+
+/// How experts are chosen, in which layers they are, and how wide the one of all tokens is. Behind the sizes.
+void read_gguf_mixture(const io::GgufMetadata& metadata, ModelConfig& config);
+/// What the families of 2025 say beside the usual keys, or mean where they say nothing.
+void read_gguf_families(const io::GgufMetadata& metadata, ModelConfig& config);
+
+/// Whether files of this architecture are of hybrids, whose layers tell by numbers of heads what they have.
+bool is_gguf_hybrid(std::string_view architecture);
+/// States and layers of such a file, also its heads of keys and the width of its MLPs.
+void read_gguf_hybrid(const io::GgufMetadata& metadata, ModelConfig& config);
+
+}  // namespace weft::llm

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "llm/config_families.hpp"
+#include "llm/config_gguf.hpp"
+#include "llm/config_keys.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+class Family2025 {
+ public:
+  Family2025(const io::GgufMetadata& m, ModelConfig& c) : m_(m), c_(c) {}
+
+  void read() {
+    const std::string& name = c_.architecture;
+    if (name == "glm4moe") {
+      read_gguf_mixture(m_, c_);
+      c_.routing.is_sigmoid = true;  // older files leave it out
+    } else if (name == "ernie4_5-moe") {
+      read_gguf_mixture(m_, c_);
+      c_.expert_weights_are_shares = true;
+      if (const Extent count = size("expert_shared_count", 0); count == 0) c_.shared_intermediate = 0;
+    } else if (name == "hunyuan-moe") {
+      c_.shared_intermediate =
+          size("expert_shared_feed_forward_length", c_.intermediate) * size("expert_shared_count", 1);
+    } else if (name == "minimax-m2") {
+      c_.routing.is_sigmoid = true;
+    } else if (name == "jamba" || name == "granitehybrid" || name == "nemotron_h") {
+      hybrid();
+    } else if (name == "llama4") {
+      llama4();
+    } else if (name == "qwen3next" || name == "qwen35" || name == "qwen35moe") {
+      delta();
+    }
+  }
+
+ private:
+  std::string key(std::string_view name) const { return fmt::format("{}.{}", c_.architecture, name); }
+  Extent size(std::string_view name, std::optional<Extent> fallback = {}) const {
+    const std::int64_t value =
+        fallback ? m_.get_or<std::int64_t>(key(name), *fallback) : m_.get<std::int64_t>(key(name));
+    if (value < 0 || value > kSizeMax)
+      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c_.source, key(name), value, kSizeMax));
+    return Extent{value};
+  }
+
+  /// What GGUF has no keys for is as Meta's models have it.
+  void llama4() {
+    constexpr Extent kChunk = 8192, kInterval = 4, kLayersWithoutUnits = 48;
+    constexpr double kGrowth = 0.1;
+    read_gguf_mixture(m_, c_);
+    c_.expert_weights_are_shares = false;
+    c_.routing.is_sigmoid = c_.routing.is_on_input = true;
+    c_.shared_intermediate = c_.expert_intermediate;
+    c_.attention_chunk = size("attention.chunk_size", kChunk);
+    for (Extent i = 0; i < c_.layers; ++i) c_.rope_layers.push_back((i + 1) % kInterval != 0);
+    c_.local_layers = c_.rope_layers;
+    c_.query_growth = {kGrowth, kChunk, 1};
+    c_.has_unit_heads = !(c_.layers == kLayersWithoutUnits && c_.experts == 128);  // Maverick's are not divided
+  }
+
+  void hybrid() {
+    const bool turns = c_.architecture == "granitehybrid" && m_.get_or<bool>(key("rope.scaling.finetuned"), true);
+    if (!turns) c_.rope_dims = 0;
+    if (c_.architecture == "granitehybrid" && c_.experts > 0)
+      c_.shared_intermediate = size("expert_shared_feed_forward_length", 0);
+    if (c_.architecture == "jamba") c_.expert_weights_are_shares = false;
+    if (c_.architecture == "nemotron_h" && c_.experts > 0)
+      throw FileError(fmt::format("{}: {} is {}; Weft runs Nemotron-H without experts", c_.source, key("expert_count"),
+                                  c_.experts));
+  }
+
+  void delta() {
+    StateSpace& s = c_.state_space;
+    s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
+    s.heads = size("ssm.time_step_rank");
+    s.groups = size("ssm.group_count");
+    s.is_delta = true;
+    // Files of Qwen3.5 have the heads of values of all heads of keys in turn.
+    s.takes_turns = c_.architecture != "qwen3next";
+    const Extent interval = std::max<Extent>(size("full_attention_interval", 4), 1);
+    for (Extent i = 0; i < c_.layers; ++i) s.layers.push_back((i + 1) % interval != 0);
+    if (c_.experts > 0) c_.shared_intermediate = size("expert_shared_feed_forward_length", 0);
+  }
+
+  const io::GgufMetadata& m_;
+  ModelConfig& c_;
+};
+
+}  // namespace
+
+void read_gguf_families(const io::GgufMetadata& metadata, ModelConfig& config) { Family2025(metadata, config).read(); }
+
+}  // namespace weft::llm

@@ -1,0 +1,67 @@
+// Hybrids of states and attention in GGUF files.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "llm/config_gguf.hpp"
+#include "llm/config_keys.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr std::string_view kHybrids[] = {"jamba", "granitehybrid", "falcon-h1", "nemotron_h"};
+
+/// A number for each layer; a single number is that of all.
+std::vector<Extent> of_layers(const io::GgufMetadata& m, const std::string& key, Extent layers) {
+  const std::vector<std::int64_t> given = m.integers(key);
+  std::vector<Extent> list(given.begin(), given.end());
+  if (list.size() == 1) list.resize(static_cast<std::size_t>(layers), list[0]);
+  if (static_cast<Extent>(list.size()) < layers ||
+      std::any_of(list.begin(), list.end(), [](Extent n) { return n < 0 || n > kSizeMax; }))
+    throw FileError(fmt::format("{}: {} has {} numbers for {} layers, or one that is not from 0 to {}", m.source(), key,
+                                given.size(), layers, kSizeMax));
+  list.resize(static_cast<std::size_t>(layers));
+  return list;
+}
+/// The number of all layers that have one.
+Extent equal_one(const io::GgufMetadata& m, const std::string& key, const std::vector<Extent>& list) {
+  Extent found = 0;
+  for (const Extent each : list) {
+    if (each > 0 && found > 0 && each != found)
+      throw FileError(fmt::format("{}: {} has {} and {}; Weft takes layers of one size", m.source(), key, found, each));
+    found = std::max(found, each);
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_gguf_hybrid(std::string_view architecture) {
+  return std::find(std::begin(kHybrids), std::end(kHybrids), architecture) != std::end(kHybrids);
+}
+
+void read_gguf_hybrid(const io::GgufMetadata& m, ModelConfig& c) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
+  const auto size = [&](std::string_view name) {
+    const std::int64_t value = m.get<std::int64_t>(key(name));
+    if (value < 0 || value > kSizeMax)
+      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
+    return Extent{value};
+  };
+  StateSpace& s = c.state_space;
+  s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
+  (c.architecture == "jamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
+  if (s.heads > 0) s.groups = m.get_or<std::int64_t>(key("ssm.group_count"), 1);
+  const std::vector<Extent> keys = of_layers(m, key("attention.head_count_kv"), c.layers),
+                            widths = of_layers(m, key("feed_forward_length"), c.layers);
+  c.kv_heads = std::max<Extent>(equal_one(m, key("attention.head_count_kv"), keys), 1);
+  c.intermediate = equal_one(m, key("feed_forward_length"), widths);
+  c.hybrid_factors.are_side_by_side = c.architecture == "falcon-h1";  // their factors are in the weights
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    s.layers.push_back(c.hybrid_factors.are_side_by_side || keys[i] == 0);
+    if (c.architecture == "nemotron_h") c.mlp_layers.push_back(widths[i] > 0);
+  }
+}
+
+}  // namespace weft::llm
