@@ -55,7 +55,7 @@ class Family2025 {
     c_.expert_weights_are_shares = false;
     c_.routing.is_sigmoid = c_.routing.is_on_input = true;
     c_.shared_intermediate = c_.expert_intermediate;
-    c_.attention_chunk = size("attention.chunk_size", kChunk);
+    c_.attention_chunk = kChunk;
     for (Extent i = 0; i < c_.layers; ++i) c_.rope_layers.push_back((i + 1) % kInterval != 0);
     c_.local_layers = c_.rope_layers;
     c_.query_growth = {kGrowth, kChunk, 1};

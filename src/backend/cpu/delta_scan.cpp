@@ -5,7 +5,6 @@
 
 #include "backend/cpu/loop/tile.hpp"
 #include "backend/cpu/state_rows.hpp"
-#include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/delta_scan.hpp"
 
@@ -15,12 +14,12 @@ namespace {
 constexpr Extent kDeltaColumns = 64;  // of a task's part of a head: with 128 keys these are 32 KB of f32
 
 template <class T>
-class DeltaScanForward final : public Prepared {
+class DeltaScanForward final : public SequenceTasks {
  public:
   explicit DeltaScanForward(const kernel::CallKernel& kernel)
-      : kernel_(kernel),
+      : SequenceTasks(CacheCopy(kernel, 5, kernel::attributes_of<graph::DeltaScanAttributes>(kernel).cached)),
+        kernel_(kernel),
         cached_(kernel::attributes_of<graph::DeltaScanAttributes>(kernel).cached),
-        copy_(kernel, 5, cached_),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         groups_(kernel.shapes[0][2]),
@@ -44,22 +43,11 @@ class DeltaScanForward final : public Prepared {
       rows_ = {reinterpret_cast<const std::int32_t*>(read(6)), reinterpret_cast<const std::int32_t*>(read(7)),
                kernel_.shapes[5][0]};
   }
-  void run() override {
-    if (copy_.is_needed()) copy_.run();
-    parallel_for(batch_ * parts_, [&](Extent task) { scan(task); });
-  }
-  int stages() const override { return copy_.is_needed() ? 2 : 1; }
-  Extent tasks(int stage) const override { return copy_.is_needed() && stage == 0 ? 1 : batch_ * parts_; }
-  void run_task(int stage, Extent task) override {
-    if (copy_.is_needed() && stage == 0)
-      copy_.run();
-    else
-      scan(task);
-  }
   std::string to_string() const override { return call_text(kernel_); }
 
  private:
-  void scan(Extent task) const {
+  Extent count() const override { return batch_ * parts_; }
+  void run_part(Extent task) override {
     const Extent sequence = task / parts_, part = task % parts_, row = rows_.row(sequence),
                  end = std::min(heads_ * of_head_, (part + 1) * each_);
     std::vector<T> dropped(row < 0 ? static_cast<std::size_t>(keys_ * width_) : 0);
@@ -94,7 +82,6 @@ class DeltaScanForward final : public Prepared {
 
   const kernel::CallKernel kernel_;
   const bool cached_;
-  CacheCopy copy_;
   const Extent batch_, steps_, groups_, keys_, heads_, width_, of_head_;  // parts of a head
   Extent each_ = 1, parts_ = 1;                                           // parts of a task, tasks of a sequence
   SequenceRows rows_;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/cpu/prepared.hpp"
+#include "base/threads.hpp"
 #include "weft/error.hpp"
 
 namespace weft::cpu {
@@ -27,6 +28,33 @@ class CacheCopy {
   bool is_needed_;
   const char* source_ = nullptr;
   char* target_ = nullptr;
+};
+
+/// Tasks that take parts of sequences through all steps, behind the copy of a cache that must stay.
+class SequenceTasks : public Prepared {
+ public:
+  void run() override {
+    if (copy_.is_needed()) copy_.run();
+    parallel_for(count(), [&](Extent task) { run_part(task); });
+  }
+  int stages() const override { return copy_.is_needed() ? 2 : 1; }
+  Extent tasks(int stage) const override { return copies(stage) ? 1 : count(); }
+  void run_task(int stage, Extent task) override {
+    if (copies(stage))
+      copy_.run();
+    else
+      run_part(task);
+  }
+
+ protected:
+  explicit SequenceTasks(CacheCopy copy) : copy_(copy) {}
+  virtual Extent count() const = 0;
+  virtual void run_part(Extent task) = 0;
+
+  CacheCopy copy_;
+
+ private:
+  bool copies(int stage) const { return copy_.is_needed() && stage == 0; }
 };
 
 /// Which row of the cache has the states of a sequence; -1: none. Without a cache, the row is the number of the sequence.

@@ -90,15 +90,15 @@ class StateScanSpace {
 };
 
 template <class T>
-class StateScanForward final : public Prepared, StateScanSpace<T> {
+class StateScanForward final : public SequenceTasks, StateScanSpace<T> {
   using Space = StateScanSpace<T>;
   using Block = typename Space::Block;
 
  public:
   explicit StateScanForward(const kernel::CallKernel& kernel)
-      : Space(kernel),
-        cached_(kernel::attributes_of<graph::StateScanAttributes>(kernel).cached),
-        copy_(kernel, 5, cached_) {
+      : SequenceTasks(CacheCopy(kernel, 5, kernel::attributes_of<graph::StateScanAttributes>(kernel).cached)),
+        Space(kernel),
+        cached_(kernel::attributes_of<graph::StateScanAttributes>(kernel).cached) {
     for (Extent g = 0; g < this->groups_; ++g)
       for (const Block& block : this->blocks_of(g * this->heads_each(), (g + 1) * this->heads_each()))
         blocks_.push_back(block);
@@ -116,22 +116,11 @@ class StateScanForward final : public Prepared, StateScanSpace<T> {
     rows_ = {reinterpret_cast<const std::int32_t*>(memory.at(this->kernel_.reads[6])),
              reinterpret_cast<const std::int32_t*>(memory.at(this->kernel_.reads[7])), this->kernel_.shapes[5][0]};
   }
-  void run() override {
-    if (copy_.is_needed()) copy_.run();
-    parallel_for(this->batch_ * parts_, [&](Extent task) { scan(task); });
-  }
-  int stages() const override { return copy_.is_needed() ? 2 : 1; }
-  Extent tasks(int stage) const override { return copy_.is_needed() && stage == 0 ? 1 : this->batch_ * parts_; }
-  void run_task(int stage, Extent task) override {
-    if (copy_.is_needed() && stage == 0)
-      copy_.run();
-    else
-      scan(task);
-  }
   std::string to_string() const override { return call_text(this->kernel_); }
 
  private:
-  void scan(Extent task) const {
+  Extent count() const override { return this->batch_ * parts_; }
+  void run_part(Extent task) override {
     const Extent sequence = task / parts_, part = task % parts_, row = rows_.row(sequence);
     const Extent end = std::min(static_cast<Extent>(blocks_.size()), (part + 1) * each_);
     std::vector<T> dropped(row < 0 ? static_cast<std::size_t>(kStateChannels * this->states_) : 0);
@@ -154,7 +143,6 @@ class StateScanForward final : public Prepared, StateScanSpace<T> {
   }
 
   const bool cached_;
-  CacheCopy copy_;
   std::vector<Block> blocks_;
   Extent each_ = 1, parts_ = 1;  // blocks of a task, tasks of a sequence
   SequenceRows rows_;
@@ -299,12 +287,12 @@ class StateScanBackward final : public Prepared, StateScanSpace<T> {
 };
 
 template <class T>
-class StateConvolution final : public Prepared {
+class StateConvolution final : public SequenceTasks {
  public:
   explicit StateConvolution(const kernel::CallKernel& kernel)
-      : kernel_(kernel),
+      : SequenceTasks(CacheCopy(kernel, 3, kernel::attributes_of<graph::StateConvolutionAttributes>(kernel).cached)),
+        kernel_(kernel),
         cached_(kernel::attributes_of<graph::StateConvolutionAttributes>(kernel).cached),
-        copy_(kernel, 3, cached_),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         width_(kernel.shapes[0][2]),
@@ -326,24 +314,13 @@ class StateConvolution final : public Prepared {
              kernel_.shapes[3][0]};
     count_ = reinterpret_cast<const std::int32_t*>(read(6));
   }
-  void run() override {
-    if (copy_.is_needed()) copy_.run();
-    parallel_for(batch_ * parts_, [&](Extent task) { convolve(task); });
-  }
-  int stages() const override { return copy_.is_needed() ? 2 : 1; }
-  Extent tasks(int stage) const override { return copy_.is_needed() && stage == 0 ? 1 : batch_ * parts_; }
-  void run_task(int stage, Extent task) override {
-    if (copy_.is_needed() && stage == 0)
-      copy_.run();
-    else
-      convolve(task);
-  }
   std::string to_string() const override { return call_text(kernel_); }
 
  private:
   static constexpr Extent kColumns = 64;  // neighbouring channels that a row of x is read for
 
-  void convolve(Extent task) const {
+  Extent count() const override { return batch_ * parts_; }
+  void run_part(Extent task) override {
     const Extent sequence = task / parts_, first = task % parts_ * each_, end = std::min(width_, first + each_),
                  kept = size_ - 1, row = rows_.row(sequence);
     const T* const x = x_ + sequence * steps_ * width_;
@@ -377,7 +354,6 @@ class StateConvolution final : public Prepared {
 
   const kernel::CallKernel kernel_;
   const bool cached_;
-  CacheCopy copy_;
   const Extent batch_, steps_, width_, size_, each_, parts_;  // channels of a task, tasks of a sequence
   SequenceRows rows_;
   const std::int32_t* count_ = nullptr;

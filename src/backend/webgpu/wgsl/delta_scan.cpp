@@ -76,7 +76,8 @@ class DeltaScanWriter : StateWriter {
     line(fmt::format("var state: array<f32, {}>;", each_));
     each_key(fmt::format("if (has_state) {{ state[i] = {}; }}", load(state_, at_key())));
     line(fmt::format("for (var first = 0u; first < {}u; first += {}u) {{", steps_, stretch_));
-    stage();
+    stage({steps_, groups_, keys_, padded_, stretch_, kDeltaThreads},
+          {{"q_of_steps", reads_[0]}, {"k_of_steps", reads_[1]}});
     line("  workgroupBarrier();");
     line(fmt::format("  let count = min({}u, {}u - first);", stretch_, steps_));
     line("  for (var t = 0u; t < count; t++) {");
@@ -126,18 +127,6 @@ class DeltaScanWriter : StateWriter {
     line(fmt::format("    $parts[t * {}u + thread] = y;", kDeltaThreads));
   }
 
-  /// q and k of a stretch, with zeros behind the last key.
-  void stage() {
-    line(fmt::format("  for (var i = thread; i < {}u; i += {}u) {{", stretch_ * padded_, kDeltaThreads));
-    line(fmt::format("    let step = first + {};", divided("i", padded_)));
-    line(fmt::format("    let n = {};", modulo("i", padded_)));
-    line(fmt::format("    let is_inside = step < {}u && n < {}u;", steps_, keys_));
-    line(fmt::format("    let at = select(0u, ((s * {}u + step) * {}u + shared_by) * {}u + n, is_inside);", steps_,
-                     groups_, keys_));
-    line(fmt::format("    $q_of_steps[i] = select(0f, {}, is_inside);", load(reads_[0], "at")));
-    line(fmt::format("    $k_of_steps[i] = select(0f, {}, is_inside);", load(reads_[1], "at")));
-    line("  }");
-  }
   void add_parts() {
     line(fmt::format("  for (var i = thread; i < count * {}u; i += {}u) {{", columns_, kDeltaThreads));
     line(fmt::format("    let t = {};", divided("i", columns_)));

@@ -89,7 +89,8 @@ class StateScanWriter : StateWriter {
     line("  }");
     line("}");
     line(fmt::format("for (var first = 0u; first < {}u; first += {}u) {{", steps_, stretch_));
-    stage();
+    stage({steps_, groups_, states_, padded_, stretch_, kScanThreads},
+          {{"b_of_steps", reads_[3]}, {"c_of_steps", reads_[4]}});
     line("  workgroupBarrier();");
     line(fmt::format("  let count = min({}u, {}u - first);", stretch_, steps_));
     line("  for (var q = 0u; q < count; q++) {");
@@ -120,18 +121,6 @@ class StateScanWriter : StateWriter {
     line("}");
   }
 
-  /// b and c of a stretch, with zeros behind the last state.
-  void stage() {
-    line(fmt::format("  for (var i = thread; i < {}u; i += {}u) {{", stretch_ * padded_, kScanThreads));
-    line(fmt::format("    let step = first + {};", divided("i", padded_)));
-    line(fmt::format("    let n = {};", modulo("i", padded_)));
-    line(fmt::format("    let is_inside = step < {}u && n < {}u;", steps_, states_));
-    line(fmt::format("    let at = select(0u, ((s * {}u + step) * {}u + shared_by) * {}u + n, is_inside);", steps_,
-                     groups_, states_));
-    line(fmt::format("    $b_of_steps[i] = select(0f, {}, is_inside);", load(reads_[3], "at")));
-    line(fmt::format("    $c_of_steps[i] = select(0f, {}, is_inside);", load(reads_[4], "at")));
-    line("  }");
-  }
   void add_parts() {
     line(fmt::format("  for (var i = thread; i < count * {}u; i += {}u) {{", columns_, kScanThreads));
     line(fmt::format("    let q = {};", divided("i", columns_)));

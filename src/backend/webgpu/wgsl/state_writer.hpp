@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <string>
+#include <utility>
+
 #include "backend/webgpu/wgsl/cache.hpp"
 #include "compile/kernel.hpp"
 
@@ -32,6 +36,22 @@ class StateWriter {
       line("let has_state = true;");
       line("let slot = s;");
     }
+  }
+  struct Stretch {
+    Extent steps, groups, width, padded, count;  // of the operands [B, steps, groups, width]; rows and steps in memory
+    Extent threads;
+  };
+  /// The steps from `first` on of operands, for the group `shared_by`, in workgroup memory; zeros behind the last column.
+  void stage(const Stretch& s, std::initializer_list<std::pair<std::string_view, int>> operands) {
+    line(fmt::format("  for (var i = thread; i < {}u; i += {}u) {{", s.count * s.padded, s.threads));
+    line(fmt::format("    let step = first + {};", divided("i", s.padded)));
+    line(fmt::format("    let n = {};", modulo("i", s.padded)));
+    line(fmt::format("    let is_inside = step < {}u && n < {}u;", s.steps, s.width));
+    line(fmt::format("    let at = select(0u, ((s * {}u + step) * {}u + shared_by) * {}u + n, is_inside);", s.steps,
+                     s.groups, s.width));
+    for (const auto& [name, handle] : operands)
+      line(fmt::format("    ${}[i] = select(0f, {}, is_inside);", name, load(handle, "at")));
+    line("  }");
   }
   /// The operands of the cache, which come behind the state.
   void bind_rows(std::size_t state) {
