@@ -125,6 +125,23 @@ TEST(NewerFamilies, ExpertsInOneTensorAreThoseApart) {
             load(apart_folder.path(), {.context = 64}).forward(text));
 }
 
+// Folders of Qwen3.5 have the keys of the language model in an object of their own, and tensors of a tower and of layers that guess.
+TEST(NewerFamilies, LanguageModelsAreReadFromFoldersOfModelsThatSee) {
+  const test::TinyModel plain = test::transformers_case("qwen3.5").model();
+  test::TinyModel whole = plain;
+  whole.config = {{"model_type", "qwen3_5"}, {"text_config", plain.config}, {"vision_config", {{"depth", 1}}}};
+  whole.tensors.clear();
+  for (const auto& [key, tensor] : plain.tensors)
+    whole.tensors[key.starts_with("model.") ? "model.language_model." + key.substr(6) : key] = tensor;
+  for (const char* name : {"model.visual.patch_embed.proj.weight", "mtp.layers.0.input_layernorm.weight"})
+    whole.tensors[name] = {{2, 2}, std::vector<float>(4)};
+  const TemporaryFolder one, other;
+  test::put(plain, one);
+  test::put(whole, other);
+  const std::vector<std::int32_t> text = text_of(20, 11);
+  EXPECT_EQ(load(other.path(), {.context = 64}).forward(text), load(one.path(), {.context = 64}).forward(text));
+}
+
 TEST(NewerFamilies, BadSettingsAreRefused) {
   struct Case {
     const char* name;
