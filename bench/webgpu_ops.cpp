@@ -183,7 +183,8 @@ int main(int argc, char** argv) {
   const Tensor chosen_rows = randn({n, width}).eval(), inner_rows = randn({n, inner}).eval(),
                of_experts = randn({experts, inner, width}).eval(),
                ends = cast((arange(experts, DType::i32) + 1.0) * 1024.0, DType::i32).eval();
-  const double flops = 2.0 * static_cast<double>(n * width * inner), touched = bytes_of(of_experts) + bytes_of(inner_rows);
+  const double flops = 2.0 * static_cast<double>(n * width * inner),
+               touched = bytes_of(of_experts) + bytes_of(inner_rows);
   cases.push_back({"grouped_matmul of [8192, 1024] by 8 x [3584, 1024]",
                    {chosen_rows, of_experts, ends},
                    [](In in) { return grouped_matmul(in[0], in[1], in[2], true); },

@@ -326,11 +326,9 @@ void run(const kernel::PackedMatmulKernel& kernel, std::vector<Values>& buffers)
     return kernel.rows ? rows[static_cast<std::size_t>(i * kernel.k + k)]
                        : read(kernel.a, i * kernel.a_row + k, buffers);
   };
-  const Values weights =
-      unpacked(kernel.block_type, kernel.rows_of_weights(), kernel.k, kernel.weights, buffers);
+  const Values weights = unpacked(kernel.block_type, kernel.rows_of_weights(), kernel.k, kernel.weights, buffers);
   for (Extent i = 0; i < kernel.m; ++i) {
-    const Extent expert =
-        kernel.experts ? static_cast<Extent>(read(kernel.experts->of_row, i, buffers)) : 0;
+    const Extent expert = kernel.experts ? static_cast<Extent>(read(kernel.experts->of_row, i, buffers)) : 0;
     if (kernel.experts && (expert < 0 || expert >= kernel.experts->count)) continue;
     const Extent row = kernel.experts ? i / kernel.experts->share : i;
     for (Extent j = 0; j < kernel.n; ++j) {

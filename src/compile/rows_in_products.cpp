@@ -26,8 +26,8 @@ const kernel::LoopKernel* norm_of_few_rows(const DraftKernel& draft, const Targe
 bool can_compute(const DraftKernel& reader, const Node* rows, const kernel::LoopKernel& norm, const Target& target) {
   constexpr std::size_t kOfPackedWeights = 3;  // operands that packed weights may take beyond the first
   const auto* product = std::get_if<kernel::PackedMatmulKernel>(&reader.kernel);
-  return product && !product->experts && product->m == norm.outer && product->k == norm.inner && product->a.offset == 0 &&
-         product->a_row == product->k && reader.reads[0] == rows &&
+  return product && !product->experts && product->m == norm.outer && product->k == norm.inner &&
+         product->a.offset == 0 && product->a_row == product->k && reader.reads[0] == rows &&
          std::count(reader.reads.begin(), reader.reads.end(), rows) == 1 &&
          reader.reads.size() + norm.inputs.size() + reader.writes.size() + kOfPackedWeights <=
              static_cast<std::size_t>(target.operands_max);

@@ -145,8 +145,7 @@ void trim_operands(kernel::Kernel& kernel) {
   if (auto* product = std::get_if<kernel::PackedMatmulKernel>(&kernel)) {  // the weights are read whole
     const Reach rows = reach_of({{product->rows_of_a(), product->k}, {product->a_row, 1}, 0, {}});
     if (!product->rows && can_cut(product->a, rows)) cut(product->a, rows);
-    if (product->experts)
-      product->experts->of_row.count = std::min(product->experts->of_row.count, product->m);
+    if (product->experts) product->experts->of_row.count = std::min(product->experts->of_row.count, product->m);
   }
 }
 

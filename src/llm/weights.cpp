@@ -140,7 +140,8 @@ Tensor packed(const Packing& packing, const TensorNames& names, Device device, b
     names.source().require_finite(whole.tensor, part);
     before = part;
   };
-  Tensor made = pack_matrix(packing.type, whole.tensor.data, packing.shape(), device, {.memory = memory, .before = check});
+  Tensor made =
+      pack_matrix(packing.type, whole.tensor.data, packing.shape(), device, {.memory = memory, .before = check});
   release();
   return made;
 }
@@ -269,10 +270,10 @@ Weights planned_weights(const ModelGraph& graph, const TensorNames& names, Devic
     if (tensor.keys.empty()) continue;
     const auto packing = packing_of(tensor, names, device);
     weights.bytes += weight_bytes(tensor, names, device);
-    weights.weights.emplace(
-        tensor.name, packing ? matrix_without_values(packing->type, packing->shape(), device)
-                             : Tensor(runtime::data_node(DType::f32, shape_of(tensor), device,
-                                                         runtime::allocate(device, 0, tensor.name))));
+    weights.weights.emplace(tensor.name, packing
+                                             ? matrix_without_values(packing->type, packing->shape(), device)
+                                             : Tensor(runtime::data_node(DType::f32, shape_of(tensor), device,
+                                                                         runtime::allocate(device, 0, tensor.name))));
   }
   return weights;
 }
@@ -291,8 +292,7 @@ Weights load_weights(const ModelGraph& graph, const TensorNames& names, Device d
   }
   std::optional<PackedFile> file;
   const backend::WeightPacking* weight_packer = parts.empty() ? nullptr : weight_packing(device);
-  if (weight_packer && weight_packer->can_keep())
-    file = PackedFile::of(names.source().files(), parts, rules, device);
+  if (weight_packer && weight_packer->can_keep()) file = PackedFile::of(names.source().files(), parts, rules, device);
   const bool is_mapped = file && file->open();
 
   Weights weights;

@@ -37,9 +37,9 @@ struct Weights {
   /// By the graph's names: f32, or in blocks where the device multiplies these. Of a mixture in blocks [experts, rows, columns],
   /// with rows of zeros behind those of each expert (expert_linear).
   std::unordered_map<std::string, Tensor> weights;
-  std::uint64_t bytes = 0;                          // on the device
-  std::filesystem::path packed_file;                // that matrices were mapped from; empty: they were packed
-  std::unique_ptr<PackedFileWriter> writer;         // of the file for the next load
+  std::uint64_t bytes = 0;                   // on the device
+  std::filesystem::path packed_file;         // that matrices were mapped from; empty: they were packed
+  std::unique_ptr<PackedFileWriter> writer;  // of the file for the next load
 
   const Tensor& at(const std::string& name) const;
 };

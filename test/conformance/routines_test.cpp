@@ -131,8 +131,8 @@ TEST_F(Routines, ProductsOfExperts) {
         const Tensor g = expert_linear(rows, weights(side, type, shape, gate), chosen, true) + biases,
                      u = expert_linear(rows, weights(side, type, shape, up), chosen, true);
         const Tensor other = side.arguments.make({tokens, used, 256}, wide);
-        return std::vector<Tensor>{
-            swiglu(g, u), expert_linear(other, weights(side, type, {experts, k, 256}, down), chosen, true)};
+        return std::vector<Tensor>{swiglu(g, u),
+                                   expert_linear(other, weights(side, type, {experts, k, 256}, down), chosen, true)};
       });
       EXPECT_EQ(std::ranges::count_if(kernels_,
                                       [](const kernel::Kernel& k) {

@@ -88,11 +88,13 @@ TEST(PackedMatrix, RowsOfExpertsAreThoseOfTheirMatrices) {
     const std::size_t each = blocks.size() / static_cast<std::size_t>(experts);
     std::vector<Tensor> matrices;
     for (Extent e = 0; e < experts; ++e)
-      matrices.push_back(pack_matrix(type, std::span(blocks).subspan(static_cast<std::size_t>(e) * each, each), {n, k}, kCpu));
+      matrices.push_back(
+          pack_matrix(type, std::span(blocks).subspan(static_cast<std::size_t>(e) * each, each), {n, k}, kCpu));
     for (const Extent tokens : {1, 5, 40})
       for (const bool exact : {true, false}) {
         std::vector<std::int32_t> numbers;
-        for (Extent i = 0; i < tokens * used; ++i) numbers.push_back(static_cast<std::int32_t>(i * 7 % 5) - 1);  // -1: none
+        for (Extent i = 0; i < tokens * used; ++i)
+          numbers.push_back(static_cast<std::int32_t>(i * 7 % 5) - 1);  // -1: none
         const std::vector<float> rows = noise(2, tokens * k);
         const Tensor x = tensor<float>(std::span<const float>(rows), {tokens, k}),
                      chosen = tensor<std::int32_t>(std::span<const std::int32_t>(numbers), {tokens, used});

@@ -141,8 +141,7 @@ bool PackedProducts::may_join(const kernel::PackedMatmulKernel& k,
                               std::span<const kernel::PackedMatmulKernel* const> others) {
   const auto touches = [](const kernel::PackedMatmulKernel& writer, const kernel::PackedMatmulKernel& user) {
     for (const kernel::Operand& out : writer.epilogue.outputs) {
-      if (overlap(out, user.a) || overlap(out, user.weights) ||
-          (user.experts && overlap(out, user.experts->of_row)))
+      if (overlap(out, user.a) || overlap(out, user.weights) || (user.experts && overlap(out, user.experts->of_row)))
         return true;
       for (const auto* list : {&user.epilogue.inputs, &user.epilogue.outputs})
         for (const kernel::Operand& operand : *list)

@@ -117,21 +117,24 @@ const OpRow& packed_matmul_row() {
       .result = "f32",
       .differentiable = false,
       .doc =
-          "x W^T with x [1, m, k] and W [n, k] in blocks. With experts [m s], W is [E, n, k], and row i of the result is row i / s "
+          "x W^T with x [1, m, k] and W [n, k] in blocks. With experts [m s], W is [E, n, k], and row i of the result "
+          "is row i / s "
           "of x times the matrix of experts[i], or zeros if there is none of this number.",
       .infer =
           [](const Call& c) {
             const Tensor &x = c.input(0), &weights = c.input(1), &experts = c.input(2);
             check_packed(c, 1);
             const int rank = experts.defined() ? 3 : 2;
-            if (weights.rank() != rank) c.shape_error(rank == 2 ? "weights are not [n, k]" : "weights are not [E, n, k]");
+            if (weights.rank() != rank)
+              c.shape_error(rank == 2 ? "weights are not [n, k]" : "weights are not [E, n, k]");
             if (x.rank() != 3 || x.dim(0) != 1 || x.dim(2) != weights.dim(rank - 1))
               c.shape_error(fmt::format("x is not [1, m, {}]", weights.dim(rank - 1)));
             Extent rows = x.dim(1);
             if (experts.defined()) {
               if (weights.dim(1) % kRowsOfExperts != 0)
-                c.shape_error(fmt::format("the matrix of an expert has {} rows, not a multiple of {}; pad it with zeros",
-                                          weights.dim(1), kRowsOfExperts));
+                c.shape_error(
+                    fmt::format("the matrix of an expert has {} rows, not a multiple of {}; pad it with zeros",
+                                weights.dim(1), kRowsOfExperts));
               if (experts.rank() != 1 || (rows > 0 ? experts.dim(0) % rows : experts.dim(0)) != 0)
                 c.shape_error("experts are not as many numbers for each row of x");
               rows = experts.dim(0);
@@ -191,11 +194,11 @@ Tensor expert_linear(const Tensor& x, const Tensor& weights, const Tensor& exper
                               {{"x", x}, {"weights", weights}, {"experts", experts}}, where));
   const graph::OpRow& row = graph::packed_matmul_row();
   const Extent rows = graph::rows_of(x.shape());
-  const graph::NodeRef product = graph::call_nodes(
-      row,
-      {Tensor(graph::reshape(x.node(), {1, rows, x.dim(-1)})), weights,
-       Tensor(graph::reshape(experts.node(), {experts.numel()}))},
-      graph::words_of(row.attributes, graph::PackedMatmul{exact}), where)[0];
+  const graph::NodeRef product =
+      graph::call_nodes(row,
+                        {Tensor(graph::reshape(x.node(), {1, rows, x.dim(-1)})), weights,
+                         Tensor(graph::reshape(experts.node(), {experts.numel()}))},
+                        graph::words_of(row.attributes, graph::PackedMatmul{exact}), where)[0];
   given.push_back(weights.dim(1));
   return graph::wrap(graph::reshape(product, given));
 }
