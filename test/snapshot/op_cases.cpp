@@ -198,7 +198,9 @@ void packed_products() {
     const Tensor matrix = pack_matrix(format.type, bytes, {n, k}, default_device());
     for (const Extent rows : {1, 5, 40}) packed_linear(leaf({rows, k}), matrix, leaf({n})).eval();
     packed_linear(leaf({2, k}), matrix, {}, true).eval();
-    (silu(packed_linear(leaf({3, k}), matrix, {}, false, leaf({3}))) * 2.0).eval();
+    (silu(packed_linear(leaf({3, k}), matrix, {}, false)) * 2.0).eval();
+    const Tensor of_experts = pack_matrix(format.type, bytes, {3, n / 3, k}, default_device());
+    for (const Extent rows : {1, 40}) (expert_linear(leaf({rows, k}), of_experts, indices({rows, 2})) * 2.0).eval();
     packed_rows(matrix, indices({6})).eval();
   }
 }

@@ -145,77 +145,37 @@ TEST_F(WebgpuLanguage, AGatedUnitIsOneDispatch) {
     }
 }
 
-/// A mixture of gated units: `product(x, matrix, expert, chosen)` with matrix 0, 1 or 2 of an expert.
-template <class Product>
-Tensor mixture(const Tensor& x, const Tensor& weight, Extent experts, Product product) {
-  Tensor sum;
-  for (Extent e = 0; e < experts; ++e) {
-    const Tensor mine = select(weight, 1, e);
-    const Tensor h = silu(product(x, 0, e, mine)) * product(x, 1, e, mine);
-    const Tensor part = product(h, 2, e, mine) * unsqueeze(mine, 1);
-    sum = sum.defined() ? sum + part : part;
-  }
-  return sum;
-}
-
-// The second expert would make every value none, if it were asked.
+// The second expert would make every value none, if it were asked. Few rows, and many, which become tiles.
 TEST_F(WebgpuLanguage, ExpertsThatAreNotChosenTakeNoPart) {
-  const Extent n = 64, k = 96, experts = 2;
-  for (const BlockType type : {BlockType::q4_1, BlockType::f16}) {
+  const Extent n = 64, k = 96;
+  for (const auto& [type, rows] :
+       {std::pair(BlockType::q4_1, Extent{1}), {BlockType::f16, Extent{5}}, {BlockType::q8_0, Extent{70}}}) {
+    SCOPED_TRACE(testing::Message() << name_of(type) << ", rows " << rows);
     const Blocks up = blocks_of(type, n, k), down = blocks_of(type, k, n);
-    const std::vector<std::byte> broken(up.bytes.size(), std::byte{0xFF});
-    std::vector<Tensor> packed[3];
-    for (Extent e = 0; e < experts; ++e)
-      for (const Extent which : {0, 1, 2})
-        packed[which].push_back(pack_matrix(type,
-                                            e == 1       ? broken
-                                            : which == 2 ? down.bytes
-                                                         : up.bytes,
-                                            which == 2 ? Shape{k, n} : Shape{n, k}, device_));
-    for (const Extent rows : {1, 5}) {
-      if ((rows == 5) != (type == BlockType::f16)) continue;  // software adapters compile each for long
-      SCOPED_TRACE(testing::Message() << name_of(type) << ", rows " << rows);
-      std::vector<float> weights;
-      for (Extent i = 0; i < rows; ++i) weights.insert(weights.end(), {i % 3 != 1 ? 0.75f : 0.0f, 0.0f});
-      const std::vector<float> x = noise(2, rows * k), scale = noise(3, k);
-      Compiled mixed([&](std::span<const Tensor> a) {
-        const auto product = [&](const Tensor& y, Extent which, Extent e, const Tensor& mine) {
-          return packed_linear(y, packed[which][static_cast<std::size_t>(e)], {}, true, mine);
-        };
-        return std::vector{mixture(rms_norm(a[0], a[2], 1e-5), a[1] * 1.0, experts, product)};
-      });
-      const Tensor arguments[] = {floats(x, {rows, k}, device_), floats(weights, {rows, experts}, device_),
-                                  floats(scale, {k}, device_)};
-      const auto dense = [&](const Tensor& y, Extent which, Extent, const Tensor&) {
-        return linear(y, which == 2 ? floats(down.values, {k, n}, kCpu) : floats(up.values, {n, k}, kCpu));
-      };
-      expect_close(mixed(arguments)[0],
-                   mixture(rms_norm(floats(x, {rows, k}, kCpu), floats(scale, {k}, kCpu), 1e-5),
-                           floats(weights, {rows, experts}, kCpu), 1, dense),
-                   1e-4);
-    }
-  }
-}
-
-// Many rows: those that are chosen come first, in tiles of their own.
-TEST_F(WebgpuLanguage, RowsThatAreNotChosenAreZeroWhateverOthersAre) {
-  const Extent n = 64, k = 64, rows = 70;
-  for (const BlockType type : {BlockType::q8_0, BlockType::f32}) {
-    SCOPED_TRACE(name_of(type));
-    const Blocks blocks = blocks_of(type, n, k);
-    const std::vector<std::byte> no_numbers(blocks.bytes.size(), std::byte{0xFF});
-    std::vector<float> x = noise(2, rows * k), weights(rows);
-    for (Extent i = 0; i < rows; ++i) weights[static_cast<std::size_t>(i)] = i % 3 == 1 ? -0.5f : 0.0f;
-    const Tensor y = linear(floats(x, {rows, k}, kCpu), floats(blocks.values, {n, k}, kCpu)) *
-                     abs(sign(floats(weights, {rows, 1}, kCpu)));
-    for (Extent i = 0; i < rows; ++i)
-      if (weights[static_cast<std::size_t>(i)] == 0) std::fill_n(x.begin() + i * k, k, std::nanf(""));
-    const auto product = [&](const std::vector<std::byte>& bytes, const std::vector<float>& chosen) {
-      return packed_linear(floats(x, {rows, k}, device_), pack_matrix(type, bytes, {n, k}, device_), {}, true,
-                           floats(chosen, {rows}, device_));
+    const auto with_broken = [&](const Blocks& blocks, const Shape& shape) {
+      std::vector<std::byte> both = blocks.bytes;
+      both.resize(2 * blocks.bytes.size(), std::byte{0xFF});
+      return pack_matrix(type, both, shape, device_);
     };
-    expect_close(product(blocks.bytes, weights), y, 3e-5);
-    expect_close(product(no_numbers, std::vector<float>(rows)), zeros({rows, n}), 0);
+    const Tensor ups = with_broken(up, {2, n, k}), downs = with_broken(down, {2, k, n});
+    std::vector<std::int32_t> numbers;
+    std::vector<float> counts, x = noise(2, rows * k);
+    for (Extent i = 0; i < rows; ++i) {
+      numbers.push_back(i % 3 == 1 ? -1 : 0);
+      counts.push_back(i % 3 == 1 ? 0.0f : 1.0f);
+    }
+    const std::vector<float> scale = noise(3, k);
+    Compiled mixed([&](std::span<const Tensor> a) {
+      const Tensor y = rms_norm(a[0], a[2], 1e-5);
+      const Tensor inner = swiglu(expert_linear(y, ups, a[1], true), expert_linear(y, ups, a[1], true));
+      return std::vector{expert_linear(inner, downs, a[1], true)};
+    });
+    const Tensor of_rows = tensor_from_bytes(numbers.data(), {rows}, DType::i32, device_);
+    const Tensor arguments[] = {floats(x, {rows, k}, device_), of_rows, floats(scale, {k}, device_)};
+    const Tensor y = rms_norm(floats(x, {rows, k}, kCpu), floats(scale, {k}, kCpu), 1e-5);
+    const Tensor one = linear(y, floats(up.values, {n, k}, kCpu));
+    expect_close(mixed(arguments)[0],
+                 linear(swiglu(one, one), floats(down.values, {k, n}, kCpu)) * floats(counts, {rows, 1}, kCpu), 3e-4);
   }
 }
 
