@@ -3,14 +3,13 @@
 //                                       threads, or with CUDA if DEVICE (default cpu) is a GPU
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "base/threads.hpp"
 #include "figure.hpp"
+#include "peer.hpp"
 #include "runtime/devices.hpp"
 #include "weft/weft.hpp"
 
@@ -24,25 +23,6 @@ struct Case {
 // Of a few large experts, as in Mixtral, and of many small ones, as in Qwen3.
 constexpr Case kOnGpu[] = {{8192, 1024, 3584, 8, 2}, {8192, 1024, 512, 64, 8}},
                kOnCpu[] = {{512, 256, 896, 8, 2}, {512, 256, 128, 64, 8}};
-
-template <class F>
-double best_ms(F run_once) {
-  const auto run = [&] {
-    run_once();
-    synchronize(default_device());
-  };
-  run();
-  double best = 1e30;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 30; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const auto now = std::chrono::steady_clock::now();
-    best = std::min(best, std::chrono::duration<double, std::milli>(now - start).count());
-    if (now - begin > std::chrono::milliseconds(1500) && i >= 2) break;
-  }
-  return best;
-}
 
 std::pair<double, double> times(const Case& c) {
   const nn::Mixture layer(c.width, c.hidden, c.experts, {.top_k = c.used});
@@ -58,7 +38,7 @@ std::pair<double, double> times(const Case& c) {
     of.push_back(v);
     return grad(sum(y), of);
   });
-  return {best_ms([&] { forward(x).eval(); }), best_ms([&] { eval(both(x)); })};
+  return {bench::best_ms([&] { forward(x).eval(); }), bench::best_ms([&] { eval(both(x)); })};
 }
 
 // What the peer prints: forward and both, in milliseconds.
@@ -66,12 +46,7 @@ std::pair<double, double> peer(const std::string& python, const Case& c, bool on
   const std::string script = std::string(WEFT_SOURCE_FOLDER) + "/bench/torch_mixture.py";
   const std::string command = fmt::format("{} {} {} {} {} {} {} {} {}", python, script, c.rows, c.width, c.hidden,
                                           c.experts, c.used, thread_count(), on_gpu ? "cuda" : "cpu");
-  std::pair<double, double> ms{0, 0};
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    if (std::fscanf(pipe, "%lf %lf", &ms.first, &ms.second) != 2) ms = {0, 0};
-    pclose(pipe);
-  }
-  return ms;
+  return bench::printed_by(command);
 }
 
 }  // namespace

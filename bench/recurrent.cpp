@@ -13,6 +13,7 @@
 
 #include "base/threads.hpp"
 #include "figure.hpp"
+#include "peer.hpp"
 #include "runtime/devices.hpp"
 #include "weft/weft.hpp"
 
@@ -30,25 +31,6 @@ constexpr Case kCases[] = {{"lstm", 64, 32, 128, 256},
                            {"gru", 100, 64, 256, 512},
                            {"rnn", 64, 32, 128, 256}};
 
-template <class F>
-double best_ms(F run_once) {
-  const auto run = [&] {
-    run_once();
-    synchronize(default_device());
-  };
-  run();
-  double best = 1e30;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 30; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    const auto now = std::chrono::steady_clock::now();
-    best = std::min(best, std::chrono::duration<double, std::milli>(now - start).count());
-    if (now - begin > std::chrono::milliseconds(1500) && i >= 2) break;
-  }
-  return best;
-}
-
 template <class Layer>
 std::pair<double, double> times(const Case& c) {
   Layer layer(c.inputs, c.width);
@@ -64,7 +46,7 @@ std::pair<double, double> times(const Case& c) {
     of.push_back(v);
     return grad(sum(y), of);
   });
-  return {best_ms([&] { forward(x).eval(); }), best_ms([&] { eval(both(x)); })};
+  return {bench::best_ms([&] { forward(x).eval(); }), bench::best_ms([&] { eval(both(x)); })};
 }
 
 // What a plan of a step of training takes to trace and compile: the first call less the second, in milliseconds; and its kernels.
@@ -90,12 +72,7 @@ std::pair<double, double> peer(const std::string& python, const Case& c, bool on
   const std::string script = std::string(WEFT_SOURCE_FOLDER) + "/bench/torch_recurrent.py";
   const std::string command = fmt::format("{} {} {} {} {} {} {} {} {}", python, script, c.cell, c.steps, c.sequences,
                                           c.inputs, c.width, thread_count(), on_gpu ? "cuda" : "cpu");
-  std::pair<double, double> ms{0, 0};
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    if (std::fscanf(pipe, "%lf %lf", &ms.first, &ms.second) != 2) ms = {0, 0};
-    pclose(pipe);
-  }
-  return ms;
+  return bench::printed_by(command);
 }
 
 }  // namespace

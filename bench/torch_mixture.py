@@ -4,10 +4,10 @@
 Prints two numbers: milliseconds of a forward pass, and of one with gradients of all weights and of the input, of a layer as
 transformers writes it: a loop over the experts, each with the rows that chose it."""
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
+from torch_timing import best_ms
 
 rows, width, hidden, experts, used, threads = map(int, sys.argv[1:7])
 device = sys.argv[7] if len(sys.argv) > 7 else "cpu"
@@ -30,25 +30,6 @@ def layer():
     return y
 
 
-def wait():
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def best_ms(run):
-    run()
-    wait()
-    best, begin = float("inf"), time.perf_counter()
-    for i in range(30):
-        start = time.perf_counter()
-        run()
-        wait()
-        best = min(best, time.perf_counter() - start)
-        if time.perf_counter() - begin > 1.5 and i >= 2:
-            break
-    return best * 1e3
-
-
 def forward():
     with torch.no_grad():
         layer()
@@ -58,4 +39,4 @@ def both():
     torch.autograd.grad(layer().sum(), [x, router, gates, ups, downs])
 
 
-print(f"{best_ms(forward):.3f} {best_ms(both):.3f}")
+print(f"{best_ms(forward, device):.3f} {best_ms(both, device):.3f}")

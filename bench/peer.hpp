@@ -1,0 +1,44 @@
+// Times of layers, beside a peer that a Python program times.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "weft/device.hpp"
+
+namespace weft::bench {
+
+/// Milliseconds of a run on the default device: the best of at most 30, for 1.5 seconds.
+template <class F>
+double best_ms(F run_once) {
+  const auto run = [&] {
+    run_once();
+    synchronize(default_device());
+  };
+  run();
+  double best = 1e30;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 30; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    const auto now = std::chrono::steady_clock::now();
+    best = std::min(best, std::chrono::duration<double, std::milli>(now - start).count());
+    if (now - begin > std::chrono::milliseconds(1500) && i >= 2) break;
+  }
+  return best;
+}
+
+/// The two numbers that a command prints, such as milliseconds forward and with gradients; zeros if it prints none.
+inline std::pair<double, double> printed_by(const std::string& command) {
+  std::pair<double, double> numbers{0, 0};
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    if (std::fscanf(pipe, "%lf %lf", &numbers.first, &numbers.second) != 2) numbers = {0, 0};
+    pclose(pipe);
+  }
+  return numbers;
+}
+
+}  // namespace weft::bench
