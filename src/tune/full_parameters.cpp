@@ -30,7 +30,7 @@ class FullParameters : public Parameters {
       for (const llm::Dim& extent : tensor.shape) shape.push_back(extent.value);
       // Added to zero, so that the value is memory of its own.
       const Tensor zero = zeros(shape, DType::f32, engine.device());
-      const Tensor value = engine.is_planned() ? zero : cast(weights.at(tensor.name)[0], DType::f32) + zero;
+      const Tensor value = engine.is_planned() ? zero : cast(weights.at(tensor.name), DType::f32) + zero;
       variables_.emplace_back(value.eval(), tensor.name, true);
     }
   }

@@ -152,7 +152,7 @@ void AdapterParameters::add(const LowRank& change, const llm::detail::Engine& en
   if (!has_magnitude) return;
   const auto product = std::find_if(plain_.nodes.begin(), plain_.nodes.end(),
                                     [&](const OpNode& node) { return node.id == change.node; });
-  pair.weight = engine.stages()[0]->weights().at(product->inputs[1])[0];
+  pair.weight = engine.stages()[0]->weights().at(product->inputs[1]);
   pair.squares =
       engine.is_planned() ? ones({change.out}, DType::f32, device).eval() : llm::row_squares(pair.weight).eval();
   const Tensor lengths = change.magnitude.empty() ? elementwise("sqrt", {pair.squares}).eval()
