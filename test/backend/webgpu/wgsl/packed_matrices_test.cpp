@@ -179,8 +179,13 @@ TEST_F(WgslPackedMatricesTest, RowsOfExpertsBeginTilesOfTheirOwn) {
       p.kernel.exact = !on_matrices;
       Rendered rendered;
       Scratch scratch(static_cast<int>(p.buffers.size()), rendered);
-      render(p.kernel, running_matrix_gpu(), scratch, rendered);
+      Target target = running_matrix_gpu();
+      if (!on_matrices) target.limits.binding_bytes = static_cast<std::uint64_t>(2 * n * k * 4);  // two experts at once
+      render(p.kernel, target, scratch, rendered);
       EXPECT_EQ(rendered.dispatches[0].name, "packed.order");
+      if (!on_matrices) {
+        EXPECT_EQ(std::ranges::count(rendered.dispatches, std::string("packed.unpack"), &RenderedDispatch::name), 3);
+      }
       const std::vector<double> got = results_of(rendered, p.buffers, has_real_matrices() ? nullptr : emulated)[3];
       double worst = 0;
       for (Extent i = 0; i < m; ++i)
