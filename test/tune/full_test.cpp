@@ -57,6 +57,26 @@ TEST(TuneFull, StepsGiveTheLossesAndWeightsOfTransformers) {
   }
 }
 
+// Tensors that hold the matrices of queries, keys and values in turn.
+TEST(TuneFull, PartsOfTensorsAreWrittenToTheirPlaces) {
+  for (const std::string name : {"bloom", "gpt-neox"}) {
+    SCOPED_TRACE(name);
+    const test::TemporaryFolder folder, outs;
+    test::put(test::transformers_case(name).model(), folder);
+    std::vector<Example> examples = {{{1, 5, 3, 8, 2, 9, 4, 7}, {}}};
+    examples[0].counts.assign(examples[0].tokens.size(), true);
+    Tuner tuner(llm::load(folder.path(), {.context = 16}), {.full = true});
+    RowStream stream(examples, 8, 1, false, tuner.texts_of_row());
+    const Rows rows = stream.batch(0, 1);
+    const double before = tuner.loss(rows);
+    for (int i = 0; i < 3; ++i) (void)tuner.step({rows}, 1e-2);
+    tuner.save(outs.path() / "model");
+    EXPECT_LT(tuner.loss(rows), before - 0.1);
+    EXPECT_NEAR(Tuner(llm::load(outs.path() / "model", {.context = 16}), {.rank = 1}).loss(rows), tuner.loss(rows),
+                1e-5);
+  }
+}
+
 class TuneFullRun : public ::testing::Test {
  protected:
   TuneFullRun() {
