@@ -26,19 +26,7 @@ constexpr Case kOnGpu[] = {{8192, 1024, 3584, 8, 2}, {8192, 1024, 512, 64, 8}},
 
 std::pair<double, double> times(const Case& c) {
   const nn::Mixture layer(c.width, c.hidden, c.experts, {.top_k = c.used});
-  const std::vector<Variable> weights = layer.parameters();
-  const Tensor x = randn({c.rows, c.width}).eval();
-  auto forward = compile([&](const Tensor& v) {
-    const NoGrad inference;
-    return layer(v);
-  });
-  auto both = compile([&](const Tensor& v) {
-    const Tensor y = layer(v);
-    std::vector<Tensor> of(weights.begin(), weights.end());
-    of.push_back(v);
-    return grad(sum(y), of);
-  });
-  return {bench::best_ms([&] { forward(x).eval(); }), bench::best_ms([&] { eval(both(x)); })};
+  return bench::layer_times(layer, randn({c.rows, c.width}).eval(), [&](const Tensor& x) { return layer(x); });
 }
 
 // What the peer prints: forward and both, in milliseconds.

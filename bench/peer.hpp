@@ -6,8 +6,9 @@
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "weft/device.hpp"
+#include "weft/weft.hpp"
 
 namespace weft::bench {
 
@@ -29,6 +30,23 @@ double best_ms(F run_once) {
     if (now - begin > std::chrono::milliseconds(1500) && i >= 2) break;
   }
   return best;
+}
+
+/// Milliseconds of a layer's output from x, and of that with the gradients of all its parameters and of x.
+template <class F>
+std::pair<double, double> layer_times(const nn::Module& layer, const Tensor& x, F output) {
+  const std::vector<Variable> weights = layer.parameters();
+  auto forward = compile([&](const Tensor& v) {
+    const NoGrad inference;
+    return output(v);
+  });
+  auto both = compile([&](const Tensor& v) {
+    const Tensor y = output(v);
+    std::vector<Tensor> of(weights.begin(), weights.end());
+    of.push_back(v);
+    return grad(sum(y), of);
+  });
+  return {best_ms([&] { forward(x).eval(); }), best_ms([&] { eval(both(x)); })};
 }
 
 /// The two numbers that a command prints, such as milliseconds forward and with gradients; zeros if it prints none.

@@ -34,19 +34,8 @@ constexpr Case kCases[] = {{"lstm", 64, 32, 128, 256},
 template <class Layer>
 std::pair<double, double> times(const Case& c) {
   Layer layer(c.inputs, c.width);
-  const std::vector<Variable> weights = layer.parameters();
-  const Tensor x = randn({c.steps, c.sequences, c.inputs}).eval();
-  auto forward = compile([&](const Tensor& v) {
-    const NoGrad inference;
-    return layer(v).output;
-  });
-  auto both = compile([&](const Tensor& v) {
-    const Tensor y = layer(v).output;
-    std::vector<Tensor> of(weights.begin(), weights.end());
-    of.push_back(v);
-    return grad(sum(y), of);
-  });
-  return {bench::best_ms([&] { forward(x).eval(); }), bench::best_ms([&] { eval(both(x)); })};
+  return bench::layer_times(layer, randn({c.steps, c.sequences, c.inputs}).eval(),
+                            [&](const Tensor& x) { return layer(x).output; });
 }
 
 // What a plan of a step of training takes to trace and compile: the first call less the second, in milliseconds; and its kernels.

@@ -50,7 +50,7 @@ struct Examples {
 ///   {"text": "..."}                                           all of it counts, and the token that ends texts behind it
 /// Or each line is a preference: {"prompt": ..., "chosen": ..., "rejected": ...}. The prompt is a text, and the answers are texts, each with
 /// the token that ends texts behind it; or the prompt, which may also be called "messages", is a list of messages, and each answer a list of
-/// messages, one message, or the text of what the assistant says. Without a prompt, what both answers begin with is the prompt.
+/// messages, one message, or the text of what the assistant says. Without a prompt, the common beginning of both answers is the prompt.
 /// Any other file is one text, cut into examples of the context; all of it counts.
 /// Errors: FileError that names file and line; UsageError for conversations and a model without a template, or a context below 2.
 Examples read_examples(const std::filesystem::path& file, const llm::Model& model, Extent context);
@@ -174,7 +174,7 @@ class Tuner {
   /// Logits of every token, f32 [rows * context, vocabulary], by the pass that training takes.
   Tensor logits(const Rows& rows);
 
-  /// The most texts that a row may have: one where layers keep states of what they have read, else Rows::kTextsMax.
+  /// Largest number of texts in a row: 1 for models with states, else Rows::kTextsMax.
   Extent texts_of_row() const;
   /// Products that have an adapter, by their ids in the graph.
   std::vector<std::string> products() const;
@@ -184,7 +184,7 @@ class Tuner {
   std::uint64_t planned_bytes(Extent rows, Extent context, bool of_preferences = false);
   /// The same of a measurement.
   std::uint64_t planned_measure_bytes(Extent rows, Extent context, bool of_preferences = false);
-  /// Bytes of what trains, of AdamW's moments, and of the sum of gradients where batches accumulate.
+  /// Bytes of the trained parameters, of AdamW's moments, and of the sum of gradients if batches accumulate.
   std::uint64_t trained_bytes() const;
 
   /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf. With `full` writes a folder of the model, in

@@ -14,7 +14,7 @@ struct DeltaScanAttributes {
 struct DeltaScan {
   Tensor q, k;                // [B, T, G, K], of neighbouring heads
   Tensor v;                   // [B, T, H, V]
-  Tensor decay;               // [B, T, H]: logarithms of what a step keeps
+  Tensor decay;               // [B, T, H]: logarithm of the factor that a step multiplies the state by
   Tensor beta;                // [B, T, H]
   Tensor state;               // [B, H, K, V], or the cache [R, H K V]
   Tensor sequence, is_first;  // i32 [B], with a cache

@@ -33,7 +33,7 @@ struct AdapterContents {
 /// Whether the path is an adapter: a folder with adapter_config.json, or a GGUF file that says so.
 bool is_adapter(const std::filesystem::path& path);
 
-/// Errors: FileError for what is no adapter, or one of a kind that is not read.
+/// Errors: FileError if it is not an adapter, or is of a kind that Weft does not read.
 AdapterContents read_contents(const std::filesystem::path& path, double scale);
 
 }  // namespace weft::llm

@@ -31,7 +31,7 @@ std::vector<float> turned(std::vector<float> b, const ModuleTarget& from, const 
   return with_rows_turned(b, from.heads, rope_dims, static_cast<std::size_t>(rank), to.neighbours);
 }
 
-/// The target's rows of what has `width` values for each row of its tensor.
+/// The target's rows of an array that has `width` values for each row of its tensor.
 std::vector<float> rows_of_target(const std::vector<float>& values, const ModuleTarget& target, Extent width) {
   std::vector<float> rows(static_cast<std::size_t>(target.rows * width));
   for (Extent row = 0; row < target.rows; ++row)

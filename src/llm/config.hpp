@@ -40,7 +40,7 @@ struct StateSpace {
   std::vector<bool> layers;          // which layers; the others have attention
   bool is_delta = false;             // the gated delta rule
   bool takes_turns = false;          // ... head h of values has the keys of head h mod G, else neighbours share them
-  double part_eps = 0;               // of norms without weights of what steps, b and c are made of; 0: there are none
+  double part_eps = 0;               // epsilon of norms (without weights) of the inputs of steps, b and c; 0: no norms
   bool norms_before_gate = false;    // Mamba-2: the norm comes before the gate
   std::vector<double> part_factors;  // Mamba-2: of gate, x, b, c and steps; empty: none
 };
@@ -63,7 +63,7 @@ struct LatentAttention {
   bool joins_products = true;  // the file has those for keys and values of all heads in one tensor
 };
 
-/// Falcon-H1: factors of what the parts of a layer read and add.
+/// Falcon-H1: factors of the inputs and results of a layer's parts.
 struct HybridFactors {
   bool are_side_by_side = false;  // each layer has a state and attention, which read the same x
   double state_in = 1, state_out = 1, attention_in = 1, attention_out = 1, mlp_gate = 1, mlp_down = 1;

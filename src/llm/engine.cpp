@@ -124,7 +124,7 @@ void Engine::make_stages(const TensorNames& names, const LoadOptions& options) {
 
 Engine::Engine(const std::filesystem::path& path, const LoadOptions& options) {
   io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path));
-  // Packed files are of what the model's own files hold.
+  // A packed file holds the weights of the model's own files, without adapters.
   bool keeps_packed = options.keep_packed;
   if (std::optional<io::TensorSource> changed = with_changed_tensors(source, options)) {
     source = std::move(*changed);

@@ -61,7 +61,7 @@ void choose_branch(A& a) {
   for (std::size_t i = 0; i < a.output_count(); ++i) a.give_value(i, std::move(results[i]));
 }
 
-// The scan outputs of a loop without steps: none of what the body would make of the first values.
+// The scan outputs of a loop without steps: empty tensors of the shapes that the body would give.
 void give_empty_scans(A& a, const GraphProto& body, const std::vector<Value>& carried) {
   std::vector<Value> inputs{known_integer(0), known_bool(true)};
   inputs.insert(inputs.end(), carried.begin(), carried.end());

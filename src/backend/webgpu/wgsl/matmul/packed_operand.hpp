@@ -9,7 +9,7 @@
 
 namespace weft::webgpu {
 
-/// A packed matrix [rows, k], whose rows are columns of B. Where B has a batch, each has as many rows as B has columns.
+/// A packed matrix [rows, k], read as B: its row j is column j of B. With a batch, matrix b of n columns begins at row b n.
 struct PackedOperand {
   BlockType type = BlockType::q4_0;
   kernel::Operand words;

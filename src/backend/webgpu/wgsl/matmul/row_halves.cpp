@@ -8,6 +8,18 @@
 
 namespace weft::webgpu {
 
+std::string largest_size(const char* name, const std::string& lane, int lanes) {
+  return fmt::format(
+      "  $sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));\n"
+      "  workgroupBarrier();\n"
+      "  for (var distance = {0}u; distance > 0u; distance >>= 1u) {{\n"
+      "    if ({1} < distance) {{ $sizes[thread] = max($sizes[thread], $sizes[thread + distance]); }}\n"
+      "    workgroupBarrier();\n"
+      "  }}\n"
+      "  let {2} = bitcast<f32>($sizes[thread - {1}]);\n",
+      lanes / 2, lane, name);
+}
+
 void render_row_halves(const std::string& name, const kernel::Operand& a, Extent a_row, Extent m, Extent k,
                        const kernel::Operand& largest, const kernel::Operand& halves, const Target& target,
                        Rendered& rendered, const RowGroups* groups) {
@@ -34,19 +46,12 @@ void render_row_halves(const std::string& name, const kernel::Operand& a, Extent
     line("  " + work);
     line("}");
   };
-  // Sizes are compared as bits, so that NaN is the largest.
   if (groups) body += group_of_tile(*groups, divided("group", groups->tile), "number");
   line(fmt::format("let row_at = {} * {}u + {}u;", groups ? "$row_at(group)" : "group",
                    static_cast<std::uint32_t>(a_row), bindings.base(from)));
   line("var most = vec4<u32>();");
   each_four("most = max(most, bitcast<vec4<u32>>(four) & vec4<u32>(0x7fffffffu));");
-  line("$sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));");
-  line("workgroupBarrier();");
-  line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", kThreads / 2));
-  line("  if (thread < distance) { $sizes[thread] = max($sizes[thread], $sizes[thread + distance]); }");
-  line("  workgroupBarrier();");
-  line("}");
-  line("let largest = bitcast<f32>($sizes[0]);");
+  body += largest_size("largest", "thread", kThreads);
   line(fmt::format("if (thread == 0u) {{ {} }}",
                    bindings.store(largest_at, fmt::format("group + {}u", bindings.base(largest_at)), "largest")));
   line(fmt::format("let scale = bitcast<f32>((127 + {}) << 23u);", scale_exponent("largest")));

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "backend/webgpu/wgsl/matmul/row_halves.hpp"
 #include "backend/webgpu/wgsl/matmul/scaled_product.hpp"
 #include "backend/webgpu/wgsl/quantised/packed_reader.hpp"
 
@@ -95,17 +96,10 @@ RenderedDispatch unpack_scaled(const std::string& name, BlockType type, const Op
   line(fmt::format("let lane = thread % {}u;", kLanes));
   line(fmt::format("let number = group * {}u + thread / {}u;", kRows, kLanes));
   line(fmt::format("let row = min(number, {}u) + {}u;", count - 1, first));
-  // Sizes are compared as bits, so that NaN is the largest.
   line("var most = vec4<u32>();");
   each_four("most = max(most, bitcast<vec4<u32>>(four) & vec4<u32>(0x7fffffffu));");
-  line("$sizes[thread] = max(max(most.x, most.y), max(most.z, most.w));");
-  line("workgroupBarrier();");
-  line(fmt::format("for (var distance = {}u; distance > 0u; distance >>= 1u) {{", kLanes / 2));
-  line("  if (lane < distance) { $sizes[thread] = max($sizes[thread], $sizes[thread + distance]); }");
-  line("  workgroupBarrier();");
-  line("}");
+  body += largest_size("size", "lane", kLanes);
   line(fmt::format("if (number >= {}u) {{ return; }}", count));
-  line("let size = bitcast<f32>($sizes[thread - lane]);");
   line(fmt::format("if (lane == 0u) {{ {} }}",
                    bindings.store(sizes, fmt::format("number + {}u", bindings.base(sizes)), "size")));
   line(fmt::format("let scale = bitcast<f32>((127 + {}) << 23u);", scale_exponent("size")));
