@@ -200,13 +200,13 @@ std::vector<TokenId> Tokenizer::encode(std::span<const TextSegment> segments, bo
   return post_process(parts_->post_processors, std::move(ids), nullptr, add_special);
 }
 
-std::vector<TokenId> Tokenizer::encode_pair(std::string_view first, std::string_view second,
-                                            EncodeOptions options) const {
+std::vector<TokenId> Tokenizer::encode_pair(std::string_view first, std::string_view second, EncodeOptions options,
+                                            std::vector<std::int32_t>* types) const {
   const CallLimits limits(first.size() + second.size());
   const TextSegment segments[2] = {{first, options.parse_special}, {second, options.parse_special}};
   const std::vector<TokenId> second_ids = encode_segments(*parts_, std::span(segments).subspan(1));
   return post_process(parts_->post_processors, encode_segments(*parts_, std::span(segments).first(1)), &second_ids,
-                      options.add_special);
+                      options.add_special, types);
 }
 
 std::optional<std::string> Tokenizer::piece(TokenId id) const {

@@ -65,8 +65,10 @@ class Tokenizer {
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
   /// The tokens of the segments as one text.
   std::vector<TokenId> encode(std::span<const TextSegment> segments, bool add_special = true) const;
-  /// The tokens of two texts, such as a question and an answer.
-  std::vector<TokenId> encode_pair(std::string_view first, std::string_view second, EncodeOptions options = {}) const;
+  /// The tokens of two texts, such as a question and an answer. `types`, unless it is null, gets for each token which of the two
+  /// texts it belongs to, as the file says; many models have only 0.
+  std::vector<TokenId> encode_pair(std::string_view first, std::string_view second, EncodeOptions options = {},
+                                   std::vector<std::int32_t>* types = nullptr) const;
 
   /// The text of tokens, always UTF-8. Leaves out ids without a token, and special tokens on request.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;

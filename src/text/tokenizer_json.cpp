@@ -15,6 +15,7 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxAddedTokens = 1 << 20;
 constexpr std::size_t kMaxAddedTokenBytes = 4096;
 constexpr std::size_t kMaxTemplateItems = 256;
+constexpr std::uint64_t kMaxTokenType = 1 << 10;
 
 std::vector<AddedToken> read_added_tokens(const JsonNode& node, const TokenizerParts& parts) {
   std::vector<AddedToken> tokens;
@@ -69,6 +70,11 @@ TokenId read_token_pair(const JsonNode& node) {
   return static_cast<TokenId>(items[1].integer(0, kMaxTokenId));
 }
 
+std::int32_t read_token_type(const JsonNode& item) {
+  const auto type = item.find("type_id");
+  return type ? static_cast<std::int32_t>(type->integer(0, kMaxTokenType)) : 0;
+}
+
 std::vector<TemplateItem> read_template(const JsonNode& node, const std::optional<JsonNode>& tokens, bool pair) {
   std::vector<TemplateItem> items;
   for (const JsonNode& item : node.items(kMaxTemplateItems)) {
@@ -76,14 +82,16 @@ std::vector<TemplateItem> read_template(const JsonNode& node, const std::optiona
       const JsonNode name = sequence->at("id");
       if (name.string() != "A" && (name.string() != "B" || !pair))
         name.fail(fmt::format("{}, not {}", name.kind(), pair ? "A or B" : "A"));
-      items.push_back({name.string() == "A" ? TemplateItem::Kind::kFirst : TemplateItem::Kind::kSecond});
+      items.push_back({name.string() == "A" ? TemplateItem::Kind::kFirst : TemplateItem::Kind::kSecond, kNoToken,
+                       read_token_type(*sequence)});
       continue;
     }
-    const JsonNode name = item.at("SpecialToken").at("id");
+    const JsonNode special = item.at("SpecialToken"), name = special.at("id");
     const auto token = tokens ? tokens->find(name.string()) : std::nullopt;
     if (!token) name.fail(fmt::format("special_tokens has no {}; add it", quote(name.string(), 60)));
     for (const JsonNode& id : token->at("ids").items(kMaxTemplateItems))
-      items.push_back({TemplateItem::Kind::kToken, static_cast<TokenId>(id.integer(0, kMaxTokenId))});
+      items.push_back(
+          {TemplateItem::Kind::kToken, static_cast<TokenId>(id.integer(0, kMaxTokenId)), read_token_type(special)});
   }
   return items;
 }
@@ -105,7 +113,9 @@ void read_post_processor(const JsonNode& node, std::vector<PostProcessor>& out, 
     const TemplateItem begin{Kind::kToken, read_token_pair(node.at("cls"))},
         end{Kind::kToken, read_token_pair(node.at("sep"))};
     if (type == "BertProcessing") {
-      out.push_back({{begin, first, end}, {begin, first, end, second, end}});
+      TemplateItem typed = second, last = end;
+      typed.type = last.type = 1;
+      out.push_back({{begin, first, end}, {begin, first, end, typed, last}});
     } else {
       out.push_back({{begin, first, end}, {begin, first, end, end, second, end}});
     }

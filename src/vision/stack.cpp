@@ -39,7 +39,7 @@ Stack::Stack(const StackConfig& c, ModelWeights& weights, const std::string& pre
       return linear_of(weights, layer + name, c.hidden, c.hidden, bias);
     };
     const auto norm = [&](const char* name) {
-      return norm_of(weights, layer + name, c.hidden, c.norm_eps, c.norms_are_rms);
+      return norm_of(weights, layer + name, c.hidden, c.norm_eps, c.norms_are_rms ? NormKind::rms : NormKind::layer);
     };
     layers_.push_back({norm(names.norm1),
                        norm(names.norm2),
@@ -56,8 +56,8 @@ Stack::Stack(const StackConfig& c, ModelWeights& weights, const std::string& pre
     Layer& made = layers_.back();
     if (c.norms_queries) {
       constexpr double kEps = 1e-6;  // whatever layer_norm_eps is
-      made.q_norm = norm_of(weights, layer + "attention.q_norm", c.hidden, kEps, true);
-      made.k_norm = norm_of(weights, layer + "attention.k_norm", c.hidden, kEps, true);
+      made.q_norm = norm_of(weights, layer + "attention.q_norm", c.hidden, kEps, NormKind::rms);
+      made.k_norm = norm_of(weights, layer + "attention.k_norm", c.hidden, kEps, NormKind::rms);
     }
     if (c.scales_layers) {
       made.scale1 = weights.dense(layer + "lambda_1", {c.hidden});

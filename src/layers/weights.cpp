@@ -1,4 +1,4 @@
-#include "vision/weights.hpp"
+#include "layers/weights.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
 
-namespace weft::vision {
+namespace weft::layers {
 namespace {
 
 constexpr int kProblemsMax = 40;
@@ -82,10 +82,11 @@ Linear linear_of(ModelWeights& weights, const std::string& name, Extent rows, Ex
 }
 
 Tensor Norm::operator()(const Tensor& x) const {
-  return bias.defined() ? layer_norm(x, weight, bias, eps) : rms_norm(x, weight, eps);
+  return kind == NormKind::rms ? rms_norm(x, weight, eps) : layer_norm(x, weight, bias, eps);
 }
-Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps, bool is_rms) {
-  return {weights.dense(name + ".weight", {width}), is_rms ? Tensor() : weights.dense(name + ".bias", {width}), eps};
+Norm norm_of(ModelWeights& weights, const std::string& name, Extent width, double eps, NormKind kind) {
+  return {weights.dense(name + ".weight", {width}),
+          kind == NormKind::layer ? weights.dense(name + ".bias", {width}) : Tensor(), eps, kind};
 }
 
-}  // namespace weft::vision
+}  // namespace weft::layers

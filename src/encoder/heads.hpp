@@ -1,0 +1,57 @@
+// Heads of text encoders: classes of texts and of tokens, and tokens for masks.
+#pragma once
+
+#include "encoder/network.hpp"
+#include "weft/encoder.hpp"
+
+namespace weft::encoder {
+
+/// What the file's tensors and its `architectures` say. FileError for a model with a head that Weft does not have.
+Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source);
+
+/// f32 [texts, hidden]: of each text's states one row.
+Tensor pooled(const Tensor& states, const Padded& texts, Pooling pooling);
+
+/// Classes of a text: out(norm(activation(dense(pooled states)))), where some families lack some of it.
+class ClassHead {
+ public:
+  ClassHead() = default;
+  ClassHead(const EncoderConfig& config, const EncoderNames& names, Extent classes, layers::ModelWeights& weights);
+  /// f32 [texts, classes].
+  Tensor operator()(const Tensor& states, const Padded& texts) const;
+
+ private:
+  Pooling pooling_ = Pooling::first;
+  bool pools_scores_ = false;
+  std::string activation_;
+  layers::Linear dense_, out_;
+  layers::Norm norm_;
+};
+
+/// Classes of each token, f32 [rows, classes].
+class TokenHead {
+ public:
+  TokenHead() = default;
+  TokenHead(const EncoderConfig& config, Extent classes, layers::ModelWeights& weights);
+  Tensor operator()(const Tensor& states) const;
+
+ private:
+  std::string activation_;
+  layers::Linear dense_, out_;  // ModernBERT has a product before that of the classes
+  layers::Norm norm_;
+};
+
+/// Scores of the vocabulary for some states, f32 [rows, vocabulary].
+class MaskHead {
+ public:
+  MaskHead() = default;
+  MaskHead(const EncoderConfig& config, const Tensor& words, layers::ModelWeights& weights);
+  Tensor operator()(const Tensor& states) const;
+
+ private:
+  std::string activation_;
+  layers::Linear dense_, decoder_;
+  layers::Norm norm_;
+};
+
+}  // namespace weft::encoder

@@ -1,0 +1,160 @@
+#include "encoder/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/quote.hpp"
+#include "io/tensor_source.hpp"
+#include "text/chat_template.hpp"
+#include "text/load_tokenizer.hpp"
+#include "weft/error.hpp"
+
+namespace weft::encoder::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000};
+// Enough rows for a GPU's products; on the CPU what stays in its caches.
+constexpr Extent kTokensOnGpu = 16384, kTokensOnCpu = 2048;
+
+bool is_gguf(const fs::path& path) { return !fs::is_directory(path) && io::source_kind(path) == io::SourceKind::gguf; }
+
+Json config_json(const fs::path& path) {
+  return is_gguf(path) ? Json() : read_json_file(path / "config.json", kConfigLimits);
+}
+
+EncoderConfig config_of(const Json& json, const fs::path& path, const io::TensorSource& files) {
+  if (files.gguf()) return read_config(files.gguf()->metadata(), path.string());
+  return read_config(json, (path / "config.json").string());
+}
+
+text::Tokenizer tokenizer_of(const fs::path& whole, const fs::path& part) {
+  if (fs::is_directory(part) && !fs::exists(part / "tokenizer.json") && fs::exists(whole / "tokenizer.json"))
+    return text::load_tokenizer(whole);
+  return text::load_tokenizer(part);
+}
+
+std::string mask_of(const fs::path& path, const text::Tokenizer& tokenizer) {
+  std::string mask;
+  if (fs::is_directory(path))
+    if (const auto tokens = text::ChatTemplate::tokens_of(path);
+        tokens.contains("mask_token") && tokens.at("mask_token").is_string())
+      mask = tokens.at("mask_token").get<std::string>();
+  for (const char* usual : {"[MASK]", "<mask>"})
+    if (mask.empty() && tokenizer.id_of(usual) != text::kNoToken) mask = usual;
+  return mask;
+}
+
+}  // namespace
+
+ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
+    : device(options.device),
+      path(whole),
+      modules(fs::is_directory(whole) ? read_sentence_modules(whole) : SentenceModules()),
+      files(io::TensorSource::open(modules.transformer == "." ? whole : whole / modules.transformer)),
+      config([&] {
+        const fs::path part = modules.transformer == "." ? whole : whole / modules.transformer;
+        json = config_json(part);
+        return config_of(json, part, files);
+      }()),
+      weights(files, options.device),
+      network(config, names_of(config, files), weights),
+      task(task_of(json, config, files)),
+      tokenizer(tokenizer_of(whole, modules.transformer == "." ? whole : whole / modules.transformer)) {
+  const fs::path part = modules.transformer == "." ? whole : whole / modules.transformer;
+  const auto classes = static_cast<Extent>(config.class_names.size());
+  if ((task == Task::classify || task == Task::label_tokens) && classes == 0)
+    throw FileError(
+        fmt::format("{}: id2label is missing; without names of classes the head has no size", config.source));
+  if (task == Task::classify) class_head = ClassHead(config, names_of(config, files), classes, weights);
+  if (task == Task::label_tokens) token_head = TokenHead(config, classes, weights);
+  if (task == Task::fill_masks) mask_head = MaskHead(config, network.words(), weights);
+  weights.require_all();
+  bytes = weights.bytes();
+  if (fs::is_directory(whole)) read_products(whole, config.hidden, device, modules, bytes);
+  mask = mask_of(part, tokenizer);
+  length = modules.length > 0 ? std::min(modules.length, config.length) : config.length;
+  if (options.length < 0 || options.length > config.length)
+    throw UsageError(
+        fmt::format("encoder: a length of {} tokens; the model reads at most {}", options.length, config.length));
+  if (options.length > 0) length = options.length;
+
+  const auto texts_of = [](std::span<const Tensor> a) { return Padded{a[0], a.size() > 2 ? a[2] : Tensor(), a[1]}; };
+  embed_pass.emplace([this, texts_of](std::span<const Tensor> a) {
+    const Padded texts = texts_of(a);
+    return std::vector<Tensor>{modules.embedded(network.states(texts), texts)};
+  });
+  states_pass.emplace([this, texts_of](std::span<const Tensor> a) {
+    const Padded texts = texts_of(a);
+    return std::vector<Tensor>{reshape(network.states(texts), {texts.texts(), texts.length(), config.hidden})};
+  });
+  class_pass.emplace([this, texts_of](std::span<const Tensor> a) {
+    const Padded texts = texts_of(a);
+    return std::vector<Tensor>{class_head(network.states(texts), texts)};
+  });
+  token_pass.emplace([this, texts_of](std::span<const Tensor> a) {
+    const Padded texts = texts_of(a);
+    const Tensor scores = token_head(network.states(texts));
+    return std::vector<Tensor>{reshape(scores, {texts.texts(), texts.length(), scores.dim(1)})};
+  });
+  // The places of the masks come last.
+  mask_pass.emplace([this, texts_of](std::span<const Tensor> a) {
+    const Padded texts = texts_of(a.first(a.size() - 1));
+    return std::vector<Tensor>{mask_head(embedding(network.states(texts), a.back()))};
+  });
+}
+
+void ModelState::require(Task wanted) const {
+  if (task == wanted) return;
+  throw UsageError(fmt::format("encoder: {} is a model to {}, and has no head to {}", path.string(), name_of(task),
+                               name_of(wanted)));
+}
+
+TokenText ModelState::tokens_of(std::string_view text, const std::string* pair, TooLong too_long,
+                                bool parse_special) const {
+  const text::EncodeOptions how{.parse_special = parse_special};
+  TokenText made;
+  if (pair) {
+    made.tokens = tokenizer.encode_pair(text, *pair, how, &made.types);
+  } else {
+    made.tokens = tokenizer.encode(text, how);
+    made.types.assign(made.tokens.size(), 0);
+  }
+  if (made.tokens.empty()) throw UsageError("encoder: a text has no tokens; give some text");
+  for (const text::TokenId token : made.tokens)
+    if (token < 0 || token >= config.vocabulary)
+      throw UsageError(
+          fmt::format("encoder: token {} is outside of the vocabulary of {}; is the tokenizer of this model?", token,
+                      config.vocabulary));
+  for (std::int32_t& type : made.types)
+    type = std::min(type, static_cast<std::int32_t>(std::max<Extent>(config.types, 1)) - 1);
+  const auto most = static_cast<std::size_t>(length);
+  if (made.tokens.size() <= most) return made;
+  if (too_long == TooLong::error)
+    throw UsageError(
+        fmt::format("encoder: the text {} has {} tokens, and the model reads {}; shorten it, divide it, or let "
+                    "it be cut (TooLong::cut)",
+                    quote(text, 40), made.tokens.size(), length));
+  // The token at the end closes the text.
+  const bool closes = tokenizer.is_special(made.tokens.back());
+  const text::TokenId last = made.tokens.back();
+  made.tokens.resize(most);
+  made.types.resize(most);
+  if (closes) made.tokens.back() = last;
+  return made;
+}
+
+void ModelState::run(Compiled& pass, const std::vector<TokenText>& texts,
+                     const std::function<void(const Pass& pass, const Tensor& made)>& take) const {
+  const Extent tokens = device == kCpu ? kTokensOnCpu : kTokensOnGpu;
+  for (const Pass& each : passes_of(texts, tokens, config.length)) {
+    const Padded given = padded(each, texts, has_types(), device);
+    std::vector<Tensor> arguments{given.tokens, given.lengths};
+    if (given.types.defined()) arguments.push_back(given.types);
+    take(each, pass(arguments)[0]);
+  }
+}
+
+}  // namespace weft::encoder::detail

@@ -1,0 +1,269 @@
+// Tiny text encoders of every family against transformers and sentence-transformers (make.py).
+#include <gtest/gtest.h>
+
+#include "base/message_of.hpp"
+#include "encoder/tiny_encoder.hpp"
+#include "webgpu_driver.hpp"
+#include "weft/error.hpp"
+
+namespace weft::encoder {
+namespace {
+
+using test::message_of;
+using test::TemporaryFolder;
+
+std::vector<std::string> strings(const Json& list) { return list.get<std::vector<std::string>>(); }
+
+void expect_near(const Tensor& made, const Json& rows, double bound) {
+  ASSERT_EQ(made.shape(), (Shape{static_cast<Extent>(rows.size()), static_cast<Extent>(rows[0].size())}));
+  const std::vector<float> values = made.to_vector<float>();
+  double worst = 0;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    for (std::size_t i = 0; i < rows[row].size(); ++i)
+      worst = std::max(worst, std::abs(double{values[row * rows[row].size() + i]} - rows[row][i].get<double>()));
+  EXPECT_LT(worst, bound);
+}
+
+Model tiny(const std::string& name, Device device = kCpu) {
+  const TemporaryFolder folder;
+  test::put_encoder(test::encoder_case(name), name, folder.path());
+  return load(folder.path(), {.device = device});
+}
+
+void expect_as_golden(const Model& model, const Json& golden, double bound) {
+  const std::vector<std::string> texts = strings(golden["texts"]);
+  if (golden.contains("embeddings")) {
+    // Where the files do not normalise, sentence-transformers does not either.
+    bool normalizes = false;
+    for (const auto& [file, contents] : golden["files"].items())
+      if (file == "modules.json") normalizes = contents.dump().find("Normalize") != std::string::npos;
+    expect_near(model.embed(texts, {.normalize = normalizes}), golden["embeddings"], bound);
+    if (golden.contains("queries"))
+      expect_near(model.embed(texts, {.prompt = "query", .normalize = normalizes}), golden["queries"], bound);
+  }
+  if (golden.contains("states")) expect_near(model.states(texts[0]), golden["states"], bound);
+  switch (model.task()) {
+    case Task::embed: break;
+    case Task::classify: {
+      expect_near(model.logits(texts), golden["logits"], bound);
+      std::vector<std::string> firsts, seconds;
+      for (const Json& pair : golden["pairs"]) {
+        firsts.push_back(pair[0].get<std::string>());
+        seconds.push_back(pair[1].get<std::string>());
+      }
+      expect_near(model.logits(firsts, seconds), golden["pair_logits"], bound);
+      break;
+    }
+    case Task::label_tokens: {
+      const std::vector<TokenLabel> labels = model.label_tokens(texts[0]);
+      ASSERT_EQ(labels.size(), golden["logits"].size());
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        const auto scores = golden["logits"][i].get<std::vector<double>>();
+        const auto best = std::max_element(scores.begin(), scores.end());
+        double total = 0;
+        for (const double score : scores) total += std::exp(score - *best);
+        EXPECT_EQ(labels[i].label.index, best - scores.begin());
+        EXPECT_EQ(labels[i].label.name, model.classes()[static_cast<std::size_t>(labels[i].label.index)]);
+        EXPECT_NEAR(labels[i].label.probability, 1 / total, bound);
+      }
+      break;
+    }
+    case Task::fill_masks: {
+      const auto fills = model.fill_masks(golden["masked"].get<std::string>(), 48);
+      ASSERT_EQ(fills.size(), golden["logits"].size());
+      for (std::size_t mask = 0; mask < fills.size(); ++mask) {
+        const auto scores = golden["logits"][mask].get<std::vector<double>>();
+        double total = 0;
+        for (const double score : scores) total += std::exp(score);
+        ASSERT_EQ(fills[mask].size(), scores.size());
+        for (std::size_t i = 0; i < scores.size(); ++i) {
+          const Fill& fill = fills[mask][i];
+          EXPECT_NEAR(fill.probability, std::exp(scores[static_cast<std::size_t>(fill.token)]) / total, bound);
+          EXPECT_TRUE(i == 0 || fills[mask][i - 1].probability >= fill.probability);
+        }
+      }
+    }
+  }
+}
+
+TEST(Encoder, AllFamiliesGiveWhatTransformersGives) {
+  const std::vector<std::string> names = test::encoder_names();
+  EXPECT_GE(names.size(), 31u);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    const Json golden = test::encoder_case(name);
+    const Model model = tiny(name);
+    const std::vector<std::string> texts = strings(golden["texts"]);
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      EXPECT_EQ(model.encode(texts[i]), golden["ids"][i].get<std::vector<std::int32_t>>());
+    expect_as_golden(model, golden, 2e-5);
+  }
+}
+
+TEST(Encoder, ADeviceGivesWhatTheCpuGives) {
+  if (test::choose_driver().empty()) GTEST_SKIP() << "no driver";
+  for (const char* name : {"mpnet", "deberta-v3-classes", "modernbert-masks", "embeddinggemma"}) {
+    SCOPED_TRACE(name);
+    Json golden = test::encoder_case(name);
+    // Two texts of one length: software adapters take long to compile.
+    for (const char* key : {"texts", "embeddings", "logits"})
+      if (golden.contains(key) && golden[key].size() > 2) golden[key] = Json::array({golden[key][0], golden[key][1]});
+    if (golden.contains("pairs"))
+      golden["pairs"] = Json::array({golden["pairs"][1]}),
+      golden["pair_logits"] = Json::array({golden["pair_logits"][1]});
+    golden.erase("states");
+    golden.erase("queries");
+    expect_as_golden(tiny(name, Device{Device::Kind::webgpu, 0}), golden, 1e-4);
+  }
+}
+
+TEST(Encoder, TextsOfManyLengthsGiveWhatEachGivesAlone) {
+  const Model model = tiny("bert");
+  std::vector<std::string> texts;
+  for (int i = 0; i < 70; ++i) {
+    std::string text;
+    for (int word = 0; word < 1 + (i * 17) % 45; ++word) text += " w" + std::to_string(5 + (i * 7 + word * 11) % 43);
+    texts.push_back(text);
+  }
+  const std::vector<float> all = model.embed(texts).to_vector<float>();
+  for (std::size_t i = 0; i < texts.size(); i += 7) {
+    const std::vector<float> alone = model.embed({texts[i]}).to_vector<float>();
+    for (std::size_t k = 0; k < alone.size(); ++k) EXPECT_NEAR(all[i * alone.size() + k], alone[k], 1e-6) << i;
+  }
+}
+
+TEST(Encoder, WidthsAreCutAndRowsNormalised) {
+  const Model model = tiny("roberta");
+  const std::vector<float> whole = model.embed({"w9 w8"}, {.normalize = false}).to_vector<float>(),
+                           part = model.embed({"w9 w8"}, {.width = 8}).to_vector<float>();
+  ASSERT_EQ(part.size(), 8u);
+  double squares = 0;
+  for (std::size_t i = 0; i < 8; ++i) squares += double{whole[i]} * whole[i];
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(part[i], whole[i] / std::sqrt(squares), 1e-6);
+}
+
+TEST(Encoder, DocumentsAreOrderedByTheirScores) {
+  const Json golden = test::encoder_case("roberta-classes");
+  const Model model = tiny("roberta-classes");
+  const std::vector<std::string> texts = strings(golden["texts"]);
+  const std::vector<Ranked> order = model.rerank(texts[1], texts);
+  ASSERT_EQ(order.size(), texts.size());
+  std::vector<std::string> queries(texts.size(), texts[1]);
+  const std::vector<float> scores = model.logits(queries, texts).to_vector<float>();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    EXPECT_NEAR(order[i].score, scores[order[i].index], 1e-6);
+    EXPECT_NEAR(order[i].probability, 1 / (1 + std::exp(-order[i].score)), 1e-6);
+    EXPECT_TRUE(i == 0 || order[i - 1].score >= order[i].score);
+  }
+  EXPECT_EQ(model.rerank(texts[1], texts, 2).size(), 2u);
+}
+
+TEST(Encoder, ClassesHaveProbabilities) {
+  const Json golden = test::encoder_case("bert-classes");
+  const Model model = tiny("bert-classes");
+  const std::vector<Label> labels = model.classify(golden["texts"][2].get<std::string>());
+  ASSERT_EQ(labels.size(), 3u);
+  double total = 0;
+  for (const Label& label : labels) total += label.probability;
+  EXPECT_NEAR(total, 1, 1e-6);
+  const auto scores = golden["logits"][2].get<std::vector<double>>();
+  EXPECT_EQ(labels[0].index, std::max_element(scores.begin(), scores.end()) - scores.begin());
+  EXPECT_EQ(model.classify("w9", 1).size(), 1u);
+}
+
+TEST(Encoder, NeighboursWithOneClassAreAnEntity) {
+  const Model model = tiny("bert-tokens");
+  const std::string text = "w9 w14 w15 w9 w22 w6 w5 w40 w41 w20";
+  const std::vector<TokenLabel> labels = model.label_tokens(text);
+  std::size_t named = 0, in_entities = 0, at = 0;
+  for (const TokenLabel& label : labels) named += label.label.name != "O";
+  for (const Entity& entity : model.entities(text)) {
+    EXPECT_GE(entity.first_token, at);
+    at = entity.first_token + entity.tokens;
+    in_entities += entity.tokens;
+    EXPECT_EQ(entity.name, "PER");
+    for (std::size_t i = 1; i < entity.tokens; ++i) EXPECT_EQ(labels[entity.first_token + i].label.name, "I-PER");
+    EXPECT_EQ(entity.text.substr(0, 1), "w");
+  }
+  EXPECT_GT(named, 0u);
+  EXPECT_EQ(named, in_entities);
+}
+
+TEST(Encoder, BadCallsSayWhatToDo) {
+  const Model model = tiny("bert"), classes = tiny("bert-classes"), masks = tiny("bert-masks");
+  std::string long_text;
+  for (int i = 0; i < 60; ++i) long_text += " w9";
+  EXPECT_NE(message_of([&] { (void)model.embed({long_text}); }).find("has 62 tokens, and the model reads 50"),
+            std::string::npos);
+  EXPECT_EQ(model.embed({long_text}, {.too_long = TooLong::cut}).shape(), (Shape{1, 32}));
+  EXPECT_NE(message_of([&] {
+              (void)model.embed({"w9"}, {.prompt = "question"});
+            }).find("no prompt \"question\"; it has document, query"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { (void)model.embed({"w9"}, {.width = 33}); }).find("embeddings of this model have 32"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { (void)model.embed(std::span<const std::string>()); }).find("no texts"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)model.classify("w9"); }).find("has no head to classify texts"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)classes.fill_masks("w9"); }).find("has no head to fill masks"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)masks.fill_masks("w9"); }).find("write [MASK]"), std::string::npos);
+  const std::string texts[] = {"w9", "w8"}, one[] = {"w9"};
+  EXPECT_NE(message_of([&] { (void)classes.logits(texts, one); }).find("one pair for each text"), std::string::npos);
+}
+
+/// The error of a case whose files were changed.
+std::string error_of(const std::string& name, const std::string& file, const std::function<void(Json&)>& change) {
+  Json c = test::encoder_case(name);
+  change(c["files"][file]);
+  const TemporaryFolder folder;
+  test::put_encoder(c, name, folder.path());
+  return message_of([&] { (void)load(folder.path(), {.device = kCpu}); });
+}
+
+TEST(Encoder, BadFilesAreRefusedWithTheirPlace) {
+  const auto config = [](const std::string& name, const char* key, const Json& value) {
+    return error_of(name, "config.json", [&](Json& json) { json[key] = value; });
+  };
+  EXPECT_NE(config("bert", "model_type", "gpt2").find("not a text encoder that Weft knows"), std::string::npos);
+  EXPECT_NE(config("bert", "hidden_size", 33).find("heads do not divide"), std::string::npos);
+  EXPECT_NE(config("bert", "hidden_size", 64).find("the configuration asks for"), std::string::npos);
+  EXPECT_NE(config("bert", "hidden_act", "selu").find("hidden_act"), std::string::npos);
+  EXPECT_NE(config("bert", "num_hidden_layers", 5).find("missing: encoder.layer.3"), std::string::npos);
+  EXPECT_NE(config("bert", "position_embedding_type", "relative_key").find("position_embedding_type"),
+            std::string::npos);
+  EXPECT_NE(config("bert-classes", "id2label", Json::object({{"1", "x"}})).find("none for class 0"), std::string::npos);
+  EXPECT_NE(config("bert-classes", "architectures", Json::array({"BertForQuestionAnswering"}))
+                .find("a head that Weft does not have"),
+            std::string::npos);
+  EXPECT_NE(config("embeddinggemma", "use_bidirectional_attention", false).find("llm::load"), std::string::npos);
+  EXPECT_NE(
+      config("nomic", "rope_parameters", Json::object({{"rope_type", "yarn"}, {"rope_theta", 10}})).find("rope_type"),
+      std::string::npos);
+  EXPECT_NE(error_of("bert", "modules.json", [](Json& json) { json[1]["type"] = "sentence_transformers.models.LSTM"; })
+                .find("LSTM"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of("bert", "modules.json", [](Json& json) { json[1]["path"] = "../1_Pooling"; }).find("leaves the folder"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of("bert-mean", "2_Dense/config.json", [](Json& json) { json["in_features"] = 32; }).find("is 64 wide"),
+      std::string::npos);
+  EXPECT_NE(error_of("bert", "1_Pooling/config.json", [](Json& json) { json["pooling_mode_cls_token"] = false; })
+                .find("no pooling mode"),
+            std::string::npos);
+}
+
+TEST(Encoder, FoldersOfEncodersAreKnown) {
+  const TemporaryFolder folder;
+  const Json c = test::encoder_case("bert-classes");
+  test::put_encoder(c, "bert-classes", folder.path());
+  EXPECT_TRUE(is_encoder(folder.path()));
+  EXPECT_FALSE(is_encoder(folder.path() / "nothing"));
+  const Model model = load(folder.path(), {.device = kCpu, .length = 10});
+  EXPECT_EQ(model.length(), 10);
+  EXPECT_NE(model.describe().find("classify texts of 3 classes"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)load(folder.path(), {.device = kCpu, .length = 65}); }).find("at most 64"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft::encoder
