@@ -74,6 +74,7 @@ class Handles {
 /// | `memory` | `create`, `load`, `save`, `drop`, `describe`, `add`, `remove`, `search`, `recall` | `memory:create`, `memory:run`; actions `create`, `read` and `write` on `memory:NAME`; for files and models also those of `weights` and `model` |
 /// | `image` | `decode`, `read`, `encode`, `write`, `resize`, `center_crop` | `media:run`; for files also those of `weights` |
 /// | `audio` | `decode`, `read`, `encode`, `write`, `mono`, `resample`, `stft`, `istft`, `mel_filters`, `log_mel_spectrogram` | `media:run`; for files also those of `weights` |
+/// | `encoder` | `load`, `list`, `describe`, `unload`, `embed`, `rerank`, `classify`, `label`, `fill` | `encoder:load`; actions `load`, `describe` and `run` on `encoder:NAME`; to load also those of `weights` |
 /// | `vision` | `load`, `list`, `describe`, `unload`, `embed`, `compare`, `classify` | `vision:load`; actions `load`, `describe` and `run` on `vision:NAME`; to load also those of `weights` |
 /// | `speech` | `load`, `list`, `describe`, `unload`, `transcribe`, `stream`, `detect_language`, `speak` | `speech:load`; actions `load`, `describe` and `run` on `speech:NAME`; to load also those of `weights` |
 /// | `checkpoint` | `describe` | `files:read` |

@@ -150,6 +150,7 @@ void bind_tuning(nb::module_& m);
 void bind_grid(nb::module_& m);
 void bind_metatensor(nb::module_& m);
 void bind_media(nb::module_& m);
+void bind_encoder(nb::module_& m);
 void bind_vision(nb::module_& m);
 void bind_speech(nb::module_& m);
 void bind_memory(nb::module_& m);

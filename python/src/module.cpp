@@ -144,6 +144,7 @@ NB_MODULE(_weft, m) {
   bind_grid(m);
   bind_metatensor(m);
   bind_media(m);
+  bind_encoder(m);
   bind_vision(m);
   bind_speech(m);
   bind_memory(m);

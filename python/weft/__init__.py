@@ -12,6 +12,7 @@ from typing import Any
 from . import audio as audio
 from . import grid as grid
 from . import image as image
+from . import encoder as encoder
 from . import io as io
 from . import llm as llm
 from . import memory as memory

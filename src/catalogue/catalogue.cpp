@@ -35,6 +35,7 @@ Catalogue::Catalogue(std::shared_ptr<Registry> registry, const CatalogueOptions&
   add_memory_operations(to, options);
   add_media_operations(to, options);
   add_sense_operations(to, options);
+  add_encoder_operations(to, options);
 }
 
 Catalogue::~Catalogue() = default;

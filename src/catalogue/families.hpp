@@ -23,6 +23,7 @@ void add_tuning_operations(Registry& registry, const CatalogueOptions& options);
 void add_grid_operations(Registry& registry, const CatalogueOptions& options);
 void add_memory_operations(Registry& registry, const CatalogueOptions& options);
 void add_media_operations(Registry& registry, const CatalogueOptions& options);
+void add_encoder_operations(Registry& registry, const CatalogueOptions& options);
 void add_sense_operations(Registry& registry, const CatalogueOptions& options);
 
 /// The path for reading, or for writing. Errors: OperationError ACCESS_DENIED unless it is inside a folder of the options, with

@@ -15,8 +15,10 @@ using Memories = NamedResources<memory::Store>;
 constexpr const char* kMemoryName = kNetworkName;
 constexpr const char* kSearchProperties = R"(
   "embedding": {"x-tensor": {"dtypes": ["f32"]}, "description": "[width]"},
-  "query": {"type": "string", "description": "a text, which `model` embeds"},
-  "model": {"type": "string"},
+  "query": {"type": "string", "description": "a text, which `encoder` or `model` embeds"},
+  "model": {"type": "string", "description": "a language model"},
+  "encoder": {"type": "string", "description": "a text encoder"},
+  "prompt": {"type": "string", "description": "the encoder's prompt for queries, if it has one"},
   "top_k": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 10},
   "namespace": {"type": "string"},
   "where": {"type": "object", "default": {}, "description": "members that metadata must have"},
@@ -24,8 +26,15 @@ constexpr const char* kSearchProperties = R"(
 
 /// Embeddings [texts, width] of a model that the caller may run.
 Tensor embeddings_of(Context& call, const Value& texts) {
-  const Value* model = call.input().find("model");
-  if (!model) throw OperationError("NO_EMBEDDING", "give embeddings, or a model that makes them");
+  const Value &in = call.input(), *model = in.find("model");
+  if (const Value* encoder = in.find("encoder")) {
+    if (model) throw UsageError("give an encoder or a model, not both");
+    require_right(call, "encoder", encoder->string(), "run");
+    Value::Object given{{"model", *encoder}, {"texts", texts}};
+    if (const Value* prompt = in.find("prompt")) given.set("prompt", *prompt);
+    return call.call("encoder.embed", Value(std::move(given)))["embeddings"].tensor();
+  }
+  if (!model) throw OperationError("NO_EMBEDDING", "give embeddings, or an encoder or a model that makes them");
   require_right(call, "model", model->string(), "run");
   return call.call("model.embed", Value::object({{"model", *model}, {"texts", texts}}))["embeddings"].tensor();
 }
@@ -33,7 +42,7 @@ Tensor embeddings_of(Context& call, const Value& texts) {
 std::vector<float> query_of(Context& call) {
   if (const Value* embedding = call.input().find("embedding")) return embedding->tensor().to_vector<float>();
   const Value* query = call.input().find("query");
-  if (!query) throw OperationError("NO_EMBEDDING", "give an embedding, or a query and a model");
+  if (!query) throw OperationError("NO_EMBEDDING", "give an embedding, or a query and an encoder or a model");
   return embeddings_of(call, Value::array({*query})).to_vector<float>();
 }
 
@@ -105,7 +114,7 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
     registry.add(std::move(s),
                  Handler{.run = [run = std::move(run)](Context& call) { return with_codes([&] { return run(call); }); },
                          .authority = {.id = "memory", .resources = {{"model:*", {"run"}}}},
-                         .reach = {"model.embed"}});
+                         .reach = {"model.embed", "encoder.embed"}});
   };
   const auto use = [memories](Context& call, const auto& function) {
     return memories->find(call.input("memory").string())->use(call, function);
@@ -153,7 +162,8 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
       "Adds entries, all or none: texts with embeddings, or with a model that makes them.",
       R"("entries": {"type": "array", "minItems": 1, "maxItems": 10000, "items": {"type": "object", "required": ["text"], "additionalProperties": false,
            "properties": {"id": {"type": "string", "minLength": 1, "maxLength": 200}, "text": {"type": "string"}, "namespace": {"type": "string"}, "metadata": {"type": "object"}}}},
-         "embeddings": {"x-tensor": true, "description": "[entries, width]"}, "model": {"type": "string"})",
+         "embeddings": {"x-tensor": true, "description": "[entries, width]"}, "model": {"type": "string"}, "encoder": {"type": "string"},
+         "prompt": {"type": "string", "description": "the encoder's prompt for documents, if it has one"})",
       R"(, "entries")", [use, most = options.memory_entries_max](Context& call) {
         const Value::Array& entries = call.input("entries").elements();
         Value::Array texts;

@@ -7,11 +7,14 @@
 
 #include "base/threads.hpp"
 #include "cli/commands.hpp"
+#include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
 #include "weft/device.hpp"
+#include "weft/encoder.hpp"
 #include "weft/error.hpp"
 #include "weft/image.hpp"
+#include "weft/ops.hpp"
 #include "weft/vision.hpp"
 
 namespace weft::cli {
@@ -20,8 +23,11 @@ namespace {
 struct EmbedRequest {
   ModelOptions model;
   std::vector<std::filesystem::path> images;
+  std::filesystem::path lines;
   std::vector<std::string> texts;
-  bool json = false;
+  std::string prompt;
+  Extent width = 0;
+  bool json = false, cut = false;
 };
 
 nlohmann::ordered_json rows_json(const Tensor& rows, std::size_t row) {
@@ -44,7 +50,43 @@ void put_shares(const EmbedRequest& request, const std::vector<float>& shares) {
   }
 }
 
+/// How alike each text is to all texts.
+void put_cosines(const std::vector<std::string>& texts, const Tensor& rows) {
+  const std::vector<float> cosines = matmul(rows, transpose(rows)).to_vector<float>();
+  const std::size_t count = texts.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string line;
+    for (std::size_t k = 0; k < count; ++k) line += fmt::format("{:6.3f} ", cosines[i * count + k]);
+    put_foreign(fmt::format("{} {}\n", line, texts[i]));
+  }
+}
+
+int embed_texts(const EmbedRequest& request) {
+  if (!request.images.empty())
+    throw UsageError("weft embed: the model embeds texts; images want a model such as CLIP");
+  const std::vector<std::string> texts = texts_and_lines("weft embed", request.texts, request.lines);
+  use_threads(request.model);
+  const encoder::Model model =
+      encoder::load(model_path(request.model.path), {.device = parse_device(request.model.device)});
+  encoder::EmbedOptions how{.width = request.width,
+                            .too_long = request.cut ? encoder::TooLong::cut : encoder::TooLong::error};
+  if (!request.prompt.empty()) how.prompt = request.prompt;
+  const Tensor rows = model.embed(texts, how);
+  if (!request.json) {
+    put_cosines(texts, rows);
+    return kOk;
+  }
+  nlohmann::ordered_json json{{"texts", nlohmann::ordered_json::array()}};
+  for (std::size_t t = 0; t < texts.size(); ++t)
+    json["texts"].push_back({{"text", texts[t]}, {"embedding", rows_json(rows, t)}});
+  put_text(json_text(json, -1) + "\n");
+  return kOk;
+}
+
 int embed(const EmbedRequest& request) {
+  if (encoder::is_encoder(model_path(request.model.path))) return embed_texts(request);
+  if (!request.prompt.empty() || request.width != 0 || request.cut || !request.lines.empty())
+    throw UsageError("weft embed: --prompt, --width, --cut and --lines are for text encoders, such as BERT");
   if (request.images.empty() && request.texts.empty())
     throw UsageError("weft embed: give images with --image, texts with --text, or both");
   for (const std::string& text : request.texts) require_utf8_text(text, "--text");
@@ -84,11 +126,15 @@ int embed(const EmbedRequest& request) {
 void set_up_embed(CLI::App& app, Action& action) {
   auto request = std::make_shared<EmbedRequest>();
   EmbedRequest& r = *request;
-  app.footer("docs/vision.md lists the models.");
-  app.add_option("model", r.model.path, std::string("folder of CLIP or SigLIP") + kOrName)->required();
+  app.footer("Without --json: how alike texts are, or what share of an image each has. docs/encoders.md and docs/vision.md list the models.");
+  app.add_option("model", r.model.path, std::string("folder of a text encoder, of CLIP or of SigLIP") + kOrName)->required();
   app.add_option("--image", r.images, "PNG or JPEG file; may be given several times")->allow_extra_args(false);
   app.add_option("--text", r.texts, "a text, such as \"a photo of a cat\"; may be given several times")
       ->allow_extra_args(false);
+  app.add_option("--lines", r.lines, "file with a text on each line; - for standard input");
+  app.add_option("--prompt", r.prompt, "name of one of the text encoder's prompts, such as query");
+  app.add_option("--width", r.width, "the first columns alone; 0: all")->check(CLI::NonNegativeNumber);
+  app.add_flag("--cut", r.cut, "cut texts that have more tokens than the text encoder reads");
   app.add_flag("--json", r.json, "embeddings and probabilities as JSON");
   app.add_option("--device", r.model.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--threads", r.model.threads, "CPU threads; 0: one for each core")->capture_default_str();

@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kTextsBytesMax = std::uint64_t{64} << 20;
 constexpr std::size_t kEmbeddedAtOnce = 256;
 
 struct MemoryRequest {
@@ -34,23 +33,8 @@ struct MemoryRequest {
   double similarity_min = -1;
 };
 
-std::vector<std::string> texts_of(const MemoryRequest& r) {
-  std::vector<std::string> texts = r.texts;
-  if (!r.lines.empty()) {
-    std::string rest = read_text(r.lines, kTextsBytesMax);
-    for (std::size_t begin = 0; begin < rest.size();) {
-      const std::size_t end = std::min(rest.find('\n', begin), rest.size());
-      if (end > begin) texts.push_back(rest.substr(begin, end - begin));
-      begin = end + 1;
-    }
-  }
-  if (texts.empty()) throw UsageError("memory add: give --text, or --lines with a file of texts");
-  for (const std::string& text : texts) require_utf8_text(text, "a text");
-  return texts;
-}
-
 int add_texts(const MemoryRequest& r) {
-  const std::vector<std::string> texts = texts_of(r);
+  const std::vector<std::string> texts = texts_and_lines("memory add", r.texts, r.lines);
   const Value metadata = parse_argument(r.metadata, "--metadata");
   if (!metadata.is_object()) throw UsageError("memory add: --metadata is not a JSON object");
   const llm::Model model = load_language_model(r.model);

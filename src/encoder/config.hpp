@@ -17,7 +17,6 @@ enum class Positions : std::uint8_t {
   rotary,        ///< queries and keys, turned
   buckets,       ///< a logit for each distance between query and key, the same in all layers (T5)
   disentangled,  ///< products of queries and keys with embeddings of distances (DeBERTa)
-  slopes,        ///< a logit that falls with the distance, at a rate of its own for each head (ALiBi)
 };
 
 /// What makes one row of a text's states, in files of sentence-transformers and in heads of classes.
@@ -74,6 +73,9 @@ struct EncoderConfig {
 /// FileError for a family that Weft does not have, and for sizes that do not fit each other.
 EncoderConfig read_config(const Json& json, const std::string& source);
 EncoderConfig read_config(const io::GgufMetadata& metadata, const std::string& source);
+
+/// Widths and heads that follow from others, and the checks of all sizes; the end of reading.
+void complete(EncoderConfig& config);
 
 /// Whether a config.json is that of a text encoder.
 bool describes_encoder(const Json& json);

@@ -181,6 +181,29 @@ EncoderNames gemma() {
   return n;
 }
 
+// GGUF files; some join q, k and v.
+EncoderNames gguf() {
+  return {.words = "token_embd",
+          .positions = "position_embd",
+          .types = "token_types",
+          .embedding_norm = "token_embd_norm",
+          .layer = "blk.{}.",
+          .qkv = "attn_qkv",
+          .q = "attn_q",
+          .k = "attn_k",
+          .v = "attn_v",
+          .o = "attn_output",
+          .norm1 = "attn_output_norm",
+          .up = "ffn_up",
+          .down = "ffn_down",
+          .norm2 = "layer_output_norm"};
+}
+EncoderNames gguf_gated() {
+  EncoderNames n = gguf();
+  n.gate = "ffn_gate";
+  return n;
+}
+
 struct FamilyNames {
   const char* family;
   EncoderNames (*names)();
@@ -188,6 +211,8 @@ struct FamilyNames {
 };
 // A family may stand in several lines: files are named as the first line says whose tensors are there.
 const FamilyNames kNames[] = {{"bert", bert, {"bert.", ""}},
+                              {"bert", gguf, {""}},
+                              {"nomic_bert", gguf_gated, {""}},
                               {"roberta", bert, {"roberta.", ""}},
                               {"xlm-roberta", bert, {"roberta.", ""}},
                               {"camembert", bert, {"roberta.", "camembert.", ""}},
@@ -224,7 +249,13 @@ EncoderNames names_of(const EncoderConfig& config, const io::TensorSource& sourc
     EncoderNames names = row.names();
     for (const char* prefix : row.prefixes) {
       names.prefix = prefix;
-      if (source.find(example(names))) return names;
+      if (source.find(example(names))) {
+        const bool joins = !names.qkv.empty() &&
+                           source.find(names(fmt::format(fmt::runtime(names.layer), 0, 0) + std::string(names.qkv) + ".weight"));
+        if (joins) names.q = names.k = names.v = {};
+        else names.qkv = names.q.empty() ? names.qkv : std::string_view();
+        return names;
+      }
       tried += (tried.empty() ? "" : ", ") + example(names);
     }
   }

@@ -138,6 +138,22 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
   return modules;
 }
 
+SentenceModules read_sentence_modules(const io::GgufMetadata& metadata) {
+  const std::string key = metadata.get_or<std::string>("general.architecture", "") + ".pooling_type";
+  SentenceModules modules;
+  // Numbers of llama.cpp; 0 stands for none, where models are embedded by their mean too.
+  switch (const auto type = metadata.get_or<std::int64_t>(key, 0)) {
+    case 0:
+    case 1: break;
+    case 2: modules.poolings = {Pooling::first}; break;
+    case 3: modules.poolings = {Pooling::last}; break;
+    default:
+      throw FileError(fmt::format("{}: {} is {}; known are 0 to 3 (none, mean, cls, last): load rerankers from their folder",
+                                  metadata.source(), key, type));
+  }
+  return modules;
+}
+
 void read_products(const fs::path& folder, Extent hidden, Device device, SentenceModules& modules,
                    std::uint64_t& bytes) {
   Extent width = modules.width(hidden);

@@ -63,6 +63,7 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
       network(config, names_of(config, files), weights),
       task(task_of(json, config, files)),
       tokenizer(tokenizer_of(whole, modules.transformer == "." ? whole : whole / modules.transformer)) {
+  if (files.gguf()) modules = read_sentence_modules(files.gguf()->metadata());
   const fs::path part = modules.transformer == "." ? whole : whole / modules.transformer;
   const auto classes = static_cast<Extent>(config.class_names.size());
   if ((task == Task::classify || task == Task::label_tokens) && classes == 0)
