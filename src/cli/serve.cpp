@@ -15,6 +15,7 @@
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
 #include "weft/device.hpp"
+#include "weft/encoder.hpp"
 #include "weft/error.hpp"
 #include "weft/llm_models.hpp"
 #include "weft/speech.hpp"
@@ -25,6 +26,7 @@ namespace {
 struct OpenAiRequest {
   ModelOptions model;
   std::filesystem::path transcriber, voice;  // folders of speech models
+  std::filesystem::path encoder, reranker;   // of text encoders
   std::filesystem::path detector;            // a file; empty: all of a sound is heard
   std::string host = "127.0.0.1", alias, origin;
   int port = 8080, sequences = 4;
@@ -58,8 +60,16 @@ std::string name_of_model(const std::filesystem::path& given) {
   return name;
 }
 
+/// Whether a text encoder has a head of classes, as its architecture is named.
+bool reranks(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.json";
+  if (!std::filesystem::exists(file)) return false;
+  return read_text_file(file, kKeyFileBytesMax).find("ForSequenceClassification") != std::string::npos;
+}
+
 int serve_model(OpenAiRequest request) {
-  for (std::filesystem::path* path : {&request.model.path, &request.transcriber, &request.voice})
+  for (std::filesystem::path* path :
+       {&request.model.path, &request.transcriber, &request.voice, &request.encoder, &request.reranker})
     if (!path->empty()) *path = model_path(*path);
   for (const std::string& key : request.api_keys)
     if (key.empty()) throw UsageError("--api-key is empty; give a key, or leave the option out");
@@ -75,9 +85,12 @@ int serve_model(OpenAiRequest request) {
                                 .allowed_origin = request.origin,
                                 .waiting_max = request.queue,
                                 .response_folder = request.store};
-  // A speech model alone is one too.
+  // A speech model or a text encoder alone is one too.
+  const bool is_encoder = encoder::is_encoder(request.model.path), is_reranker = is_encoder && reranks(request.model.path);
   for (const auto& [is_one, path, option] :
-       {std::tuple(speech::is_transcriber(request.model.path), &request.transcriber, "--transcriber"),
+       {std::tuple(is_encoder && !is_reranker, &request.encoder, "--encoder"),
+        std::tuple(is_reranker, &request.reranker, "--reranker"),
+        std::tuple(speech::is_transcriber(request.model.path), &request.transcriber, "--transcriber"),
         std::tuple(speech::is_voice(request.model.path), &request.voice, "--voice")})
     if (is_one) {
       if (!path->empty())
@@ -87,6 +100,8 @@ int serve_model(OpenAiRequest request) {
   options.has_model = !request.model.path.empty();
   options.has_transcriber = !request.transcriber.empty();
   options.has_voice = !request.voice.empty();
+  options.has_encoder = !request.encoder.empty();
+  options.has_reranker = !request.reranker.empty();
   if (!request.detector.empty() && !options.has_transcriber)
     throw UsageError("--detector finds the speech for a speech model; give one with --transcriber, or leave it out");
   if (!options.has_model && !request.alias.empty()) throw UsageError("--alias names a language model; leave it out");
@@ -114,6 +129,19 @@ int serve_model(OpenAiRequest request) {
   if (options.has_voice) {
     tell_loading(request.voice);
     server->set_voice(speech::load_voice(request.voice, load), names.emplace_back(name_of_model(request.voice)));
+  }
+  for (const auto& [path, is_one] : {std::pair(&request.encoder, options.has_encoder), std::pair(&request.reranker, options.has_reranker)}) {
+    if (!is_one) continue;
+    tell_loading(*path);
+    encoder::Model model = encoder::load(*path, {.device = load.device});
+    const std::string& name = names.emplace_back(name_of_model(*path));
+    if (path == &request.encoder) {
+      server->set_encoder(std::move(model), name);
+    } else {
+      if (model.task() != encoder::Task::classify)
+        throw UsageError("--reranker: the model has no head of classes; give a cross-encoder, or name it with --encoder");
+      server->set_reranker(std::move(model), name);
+    }
   }
   if (options.has_transcriber) {
     tell_loading(request.transcriber);
@@ -146,6 +174,8 @@ void set_up_serve(CLI::App& app, Action& action) {
   app.add_option("--detector", r.detector,
                  "Silero's detector of speech (.onnx) for --transcriber; only what it finds is heard");
   app.add_option("--voice", r.voice, "folder of a VITS voice for /v1/audio/speech; it may also be the model itself");
+  app.add_option("--encoder", r.encoder, "folder of a text encoder for /v1/embeddings; it may also be the model itself");
+  app.add_option("--reranker", r.reranker, "folder of a cross-encoder for /v1/rerank; it may also be the model itself");
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")
       ->capture_default_str()

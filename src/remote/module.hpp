@@ -31,6 +31,8 @@ class OpenAiService : public Server {
   virtual void set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
                                const std::string& name) = 0;
   virtual void set_voice(speech::Voice voice, const std::string& name) = 0;
+  virtual void set_encoder(encoder::Model model, const std::string& name) = 0;
+  virtual void set_reranker(encoder::Model model, const std::string& name) = 0;
   virtual void drain(std::chrono::milliseconds time) = 0;
 };
 

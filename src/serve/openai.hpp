@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,11 +59,15 @@ struct EmbeddingRequest {
   std::vector<std::string> texts;
   bool as_base64 = false;
   std::size_t dimensions = 0;  ///< the first ones, made length 1 again; 0: all
+  std::string prompt;          ///< of a text encoder; empty: its default
+  std::size_t tokens = 0;      ///< of all texts
 };
 EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& model);
+/// The fields that all models have. `decoded`: the text of a list of tokens.
+EmbeddingRequest read_embedding_fields(const Value& body, Extent width,
+                                       const std::function<std::string(const Value& tokens)>& decoded);
 /// `rows`: f32 [texts, width], on the CPU.
-Value embedding_answer(const EmbeddingRequest& request, const OpenAiModel& model, const Tensor& rows,
-                       std::size_t prompt_tokens);
+Value embedding_answer(const EmbeddingRequest& request, std::string_view model, const Tensor& rows);
 
 /// Makes the answer to a request from the events of its texts: as one body, or as chunks of a stream.
 class CompletionAnswer {

@@ -292,8 +292,7 @@ Value CompletionAnswer::body() const {
   return value;
 }
 
-Value embedding_answer(const EmbeddingRequest& request, const OpenAiModel& model, const Tensor& rows,
-                       std::size_t prompt_tokens) {
+Value embedding_answer(const EmbeddingRequest& request, std::string_view model, const Tensor& rows) {
   const std::vector<float> values = rows.to_vector<float>();
   const auto width = static_cast<std::size_t>(rows.dim(1));
   const std::size_t kept = request.dimensions == 0 ? width : request.dimensions;
@@ -318,8 +317,8 @@ Value embedding_answer(const EmbeddingRequest& request, const OpenAiModel& model
   }
   return Value::object({{"object", "list"},
                         {"data", std::move(data)},
-                        {"model", model.name},
-                        {"usage", Value::object({{"prompt_tokens", prompt_tokens}, {"total_tokens", prompt_tokens}})}});
+                        {"model", model},
+                        {"usage", Value::object({{"prompt_tokens", request.tokens}, {"total_tokens", request.tokens}})}});
 }
 
 Value model_entry(std::string_view name, std::int64_t created) {

@@ -236,10 +236,7 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
 
 EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& model) {
   check_model(body, model);
-  EmbeddingRequest request;
-  const Value* input = given(body, "input");
-  if (!input) refuse_field("input", "is missing");
-  const auto decoded = [&](const Value& list) {
+  EmbeddingRequest request = read_embedding_fields(body, model.model.width(), [&](const Value& list) {
     std::vector<std::int32_t> tokens;
     for (const Value& id : list.elements()) {
       if (!id.is_integer() || id.number() < 0 || id.number() >= static_cast<double>(model.model.vocabulary()))
@@ -247,7 +244,16 @@ EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& mo
       tokens.push_back(static_cast<std::int32_t>(id.integer()));
     }
     return model.model.decode(tokens);
-  };
+  });
+  for (const std::string& text : request.texts) request.tokens += model.model.encode(text).size();
+  return request;
+}
+
+EmbeddingRequest read_embedding_fields(const Value& body, Extent width,
+                                       const std::function<std::string(const Value& tokens)>& decoded) {
+  EmbeddingRequest request;
+  const Value* input = given(body, "input");
+  if (!input) refuse_field("input", "is missing");
   if (input->is_string()) {
     request.texts.push_back(input->string());
   } else if (input->is_array() && !input->elements().empty() && input->elements().size() <= kEmbeddingsMax) {
@@ -266,7 +272,7 @@ EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& mo
     if (name != "float" && name != "base64") refuse_field("encoding_format", "is neither float nor base64");
     request.as_base64 = name == "base64";
   }
-  request.dimensions = static_cast<std::size_t>(integer_in(body, "dimensions", 1, model.model.width(), 0));
+  request.dimensions = static_cast<std::size_t>(integer_in(body, "dimensions", 1, width, 0));
   return request;
 }
 

@@ -12,6 +12,7 @@
 #include "base/function_ref.hpp"
 #include "base/quote.hpp"
 #include "remote/http/listener.hpp"
+#include "serve/openai_encoder.hpp"
 #include "serve/openai.hpp"
 #include "serve/openai_responses.hpp"
 #include "serve/transcription_desk.hpp"
@@ -65,6 +66,7 @@ struct OpenAiShared : HttpShared {
   std::shared_ptr<Serving> serving;
   std::shared_ptr<serve::TranscriptionDesk> desk;
   std::shared_ptr<VoiceDesk> voice;
+  std::shared_ptr<serve::EncoderDesk> encoder, reranker;
   std::stop_source stop;  // of sounds that are being made
 
   explicit OpenAiShared(const OpenAiOptions& options)
@@ -142,12 +144,21 @@ class OpenAiConnection : public HttpConnection {
 
   std::shared_ptr<VoiceDesk> voice() { return loaded(shared_.voice, shared_.own.has_voice, "voice"); }
 
+  std::shared_ptr<serve::EncoderDesk> encoder() {
+    return loaded(shared_.encoder, shared_.own.has_encoder, "embedding");
+  }
+  std::shared_ptr<serve::EncoderDesk> reranker() {
+    return loaded(shared_.reranker, shared_.own.has_reranker, "reranking");
+  }
+
   /// An entry for each model.
   Value::Array models() {
     Value::Array entries;
     if (shared_.own.has_model) entries.push_back(serve::model_entry(serving()->model.name, shared_.created));
     if (shared_.own.has_voice) entries.push_back(serve::model_entry(voice()->name, shared_.created));
     if (shared_.own.has_transcriber) entries.push_back(serve::model_entry(desk()->name(), shared_.created));
+    if (shared_.own.has_encoder) entries.push_back(serve::model_entry(encoder()->name, shared_.created));
+    if (shared_.own.has_reranker) entries.push_back(serve::model_entry(reranker()->name, shared_.created));
     return entries;
   }
 
@@ -195,6 +206,10 @@ class OpenAiConnection : public HttpConnection {
     if (path == "/v1/embeddings") {
       require(posts, "POST");
       return embed(request);
+    }
+    if (path == "/v1/rerank") {
+      require(posts, "POST");
+      return rerank(request);
     }
     const bool translates = path == "/v1/audio/translations";
     if (translates || path == "/v1/audio/transcriptions") {
@@ -344,14 +359,48 @@ class OpenAiConnection : public HttpConnection {
     return false;
   }
 
+  /// The text encoder, unless the request names the language model or there is no other.
   bool embed(const Request& request) {
+    const Value body = body_of(request);
+    const Value* name = body.is_object() ? body.find("model") : nullptr;
+    const bool asks_language_model =
+        shared_.own.has_model && name && name->is_string() && name->string() == shared_.own.model_name;
+    if (shared_.own.has_encoder && !asks_language_model) {
+      const auto held = encoder();
+      const serve::EmbeddingRequest wanted = serve::read_embedding_request(body, *held);
+      const auto turn = turn_at(*held);
+      return turn.owns_lock() && send(200, serve::embedding_answer(wanted, held->name, serve::embedded(wanted, held->model)));
+    }
     const auto held = serving();
-    const serve::EmbeddingRequest wanted = serve::read_embedding_request(body_of(request), held->model);
-    std::size_t tokens = 0;
-    for (const std::string& text : wanted.texts) tokens += held->model.model.encode(text).size();
+    const serve::EmbeddingRequest wanted = serve::read_embedding_request(body, held->model);
     const std::optional<Tensor> rows = held->queue.embed(wanted.texts, {});
     if (!rows) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
-    return send(200, serve::embedding_answer(wanted, held->model, *rows, tokens));
+    return send(200, serve::embedding_answer(wanted, held->model.name, *rows));
+  }
+
+  bool rerank(const Request& request) {
+    const auto held = reranker();
+    const serve::RerankRequest wanted = serve::read_rerank_request(body_of(request), *held);
+    const auto turn = turn_at(*held);
+    if (!turn.owns_lock()) return false;
+    return send(200, serve::rerank_answer(wanted, *held, held->model.rerank(wanted.query, wanted.documents, wanted.count)));
+  }
+
+  /// The turn of this request at a model that serves one at a time; without the lock if the client has gone. Errors: QueueError if too
+  /// many wait; OpenAiError when the server stops.
+  template <class Desk>
+  std::unique_lock<std::timed_mutex> turn_at(Desk& desk) {
+    if (desk.waiting >= shared_.own.waiting_max)
+      throw serve::QueueError(
+          fmt::format("{} requests are waiting already; send it again later", shared_.own.waiting_max), false);
+    ++desk.waiting;
+    std::unique_lock turn(desk.turn, std::defer_lock);
+    bool has_gone = false;
+    while (!has_gone && !shared_.stop.stop_requested() && !turn.try_lock_for(kLook)) has_gone = client_has_gone();
+    --desk.waiting;
+    if (!has_gone && shared_.stop.stop_requested())
+      throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
+    return turn;
   }
 
   bool transcribe(const Request& request, speech::Task task) {
@@ -389,19 +438,12 @@ class OpenAiConnection : public HttpConnection {
   bool speak(const Request& request) {
     const auto held = voice();
     serve::SpeechRequest wanted = serve::read_speech_request(body_of(request), held->name, held->voice);
-    if (held->waiting >= shared_.own.waiting_max)
-      throw serve::QueueError(
-          fmt::format("{} requests are waiting already; send it again later", shared_.own.waiting_max), false);
-    ++held->waiting;
-    std::unique_lock turn(held->turn, std::defer_lock);
+    std::unique_lock<std::timed_mutex> turn = turn_at(*held);
+    if (!turn.owns_lock()) return false;
     bool has_gone = false;
-    while (!has_gone && !shared_.stop.stop_requested() && !turn.try_lock_for(kLook)) has_gone = client_has_gone();
-    --held->waiting;
-    if (has_gone) return false;
     const auto check_stop = [&] {
       if (shared_.stop.stop_requested()) throw serve::OpenAiError(503, "the server is stopping", {}, "stopping");
     };
-    check_stop();
     // Between sentences, the server looks for its client.
     std::stop_source leave;
     wanted.options.cancel = leave.get_token();
@@ -462,22 +504,39 @@ void OpenAiServer::set_voice(speech::Voice voice, const std::string& name) {
   state_->shared.voice = std::move(desk);
 }
 
+void OpenAiServer::set_encoder(encoder::Model model, const std::string& name) {
+  auto desk = std::make_shared<serve::EncoderDesk>(std::move(model), name);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->shared.encoder = std::move(desk);
+}
+
+void OpenAiServer::set_reranker(encoder::Model model, const std::string& name) {
+  auto desk = std::make_shared<serve::EncoderDesk>(std::move(model), name);
+  const std::lock_guard lock(state_->shared.mutex);
+  state_->shared.reranker = std::move(desk);
+}
+
 void OpenAiServer::drain(std::chrono::milliseconds time) {
   std::shared_ptr<openai::Serving> serving;
   std::shared_ptr<serve::TranscriptionDesk> desk;
   std::shared_ptr<openai::VoiceDesk> voice;
+  std::shared_ptr<serve::EncoderDesk> encoder, reranker;
   {
     const std::lock_guard lock(state_->shared.mutex);
     serving = state_->shared.serving;
     desk = state_->shared.desk;
     voice = state_->shared.voice;
+    encoder = state_->shared.encoder;
+    reranker = state_->shared.reranker;
   }
   const auto until = std::chrono::steady_clock::now() + time;
   if (desk) desk->close(until);
   if (serving) serving->queue.close(until);
-  // The sound that is being made may end; those that wait for its turn may not begin.
-  std::unique_lock<std::timed_mutex> turn;
+  // The work that is being done may end; requests that wait for their turn may not begin.
+  std::unique_lock<std::timed_mutex> turn, embedding, ordering;
   if (voice) turn = std::unique_lock(voice->turn, until);
+  if (encoder) embedding = std::unique_lock(encoder->turn, until);
+  if (reranker) ordering = std::unique_lock(reranker->turn, until);
   state_->shared.stop.request_stop();
 }
 

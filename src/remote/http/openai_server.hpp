@@ -12,6 +12,7 @@
 #include "remote/http/server.hpp"
 #include "serve/generation_queue.hpp"
 #include "weft/llm.hpp"
+#include "weft/encoder.hpp"
 #include "weft/speech.hpp"
 
 namespace weft::remote {
@@ -25,6 +26,8 @@ struct OpenAiOptions {
   bool has_model = true;         ///< a language model will come
   bool has_transcriber = false;  ///< a speech model will come
   bool has_voice = false;        ///< a voice will come
+  bool has_encoder = false;      ///< a text encoder for embeddings will come
+  bool has_reranker = false;     ///< a cross-encoder will come
   std::filesystem::path response_folder = {};  ///< keeps stored responses; empty: they are forgotten at the end
   serve::QueueHooks hooks = {};                ///< called as texts wait and end
 };
@@ -37,7 +40,8 @@ struct OpenAiOptions {
 ///     POST   /v1/chat/completions       plain, or as server-sent events
 ///     POST   /v1/responses             plain, or as server-sent events; GET and DELETE /v1/responses/ID
 ///     POST   /v1/completions
-///     POST   /v1/embeddings
+///     POST   /v1/embeddings             by the text encoder, or by the language model
+///     POST   /v1/rerank                 documents in the order in which they answer a query
 ///     POST   /v1/audio/transcriptions   a form with a sound; and /v1/audio/translations
 ///     POST   /v1/audio/speech           a text; the answer is a sound
 ///
@@ -56,6 +60,8 @@ class OpenAiServer {
   void set_transcriber(speech::Transcriber transcriber, std::optional<speech::Detector> detector,
                        const std::string& name);
   void set_voice(speech::Voice voice, const std::string& name);
+  void set_encoder(encoder::Model model, const std::string& name);
+  void set_reranker(encoder::Model model, const std::string& name);
   /// Refuses new requests, and waits until those under way have ended or the time is over.
   void drain(std::chrono::milliseconds time);
 
