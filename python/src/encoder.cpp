@@ -27,12 +27,14 @@ void bind_encoder(nb::module_& m) {
   nb::class_<Model>(m, "_TextEncoder")
       .def(
           "embed",
-          [](const Model& self, const Texts& texts, std::optional<std::string> prompt, bool normalize, Extent width, bool cut) {
+          [](const Model& self, const Texts& texts, std::optional<std::string> prompt, bool normalize, Extent width,
+             bool cut) {
             const encoder::EmbedOptions how{std::move(prompt), normalize, width, too_long(cut)};
             return wrapped(without_gil([&] { return self.embed(texts, how); }));
           },
           nb::arg("texts"), nb::arg("prompt").none(), nb::arg("normalize"), nb::arg("width"), nb::arg("cut"))
-      .def("states", [](const Model& self, const std::string& text) { return wrapped(without_gil([&] { return self.states(text); })); })
+      .def("states", [](const Model& self,
+                        const std::string& text) { return wrapped(without_gil([&] { return self.states(text); })); })
       .def("logits",
            [](const Model& self, const Texts& texts, const Texts& pairs, bool cut) {
              return wrapped(without_gil([&] { return self.logits(texts, pairs, too_long(cut)); }));
@@ -52,8 +54,8 @@ void bind_encoder(nb::module_& m) {
            [](const Model& self, const std::string& text) {
              nb::list list;
              for (const encoder::TokenLabel& each : without_gil([&] { return self.label_tokens(text); }))
-               list.append(nb::make_tuple(each.token, nb::bytes(each.text.data(), each.text.size()), each.label.index, each.label.name,
-                                          each.label.probability));
+               list.append(nb::make_tuple(each.token, nb::bytes(each.text.data(), each.text.size()), each.label.index,
+                                          each.label.name, each.label.probability));
              return list;
            })
       .def("entities",
@@ -69,7 +71,8 @@ void bind_encoder(nb::module_& m) {
              for (const auto& fills : without_gil([&] { return self.fill_masks(text, count); })) {
                nb::list list;
                for (const encoder::Fill& each : fills)
-                 list.append(nb::make_tuple(each.token, nb::bytes(each.text.data(), each.text.size()), each.probability));
+                 list.append(
+                     nb::make_tuple(each.token, nb::bytes(each.text.data(), each.text.size()), each.probability));
                masks.append(list);
              }
              return masks;

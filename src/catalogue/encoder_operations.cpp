@@ -38,75 +38,79 @@ Value label_value(const encoder::Label& label) {
 
 void add_encoder_operations(Registry& registry, const CatalogueOptions& options) {
   const SenseFamily<encoder::Model> family(registry, "encoder", "ENCODER");
-  family.add_common("Loads a folder of BERT or another text encoder, or a GGUF file.", options, load_encoder, describe_encoder);
-  family.add("embed", Kind::query, "A row for each text, f32 [texts, width].",
-             fmt::format(R"({}, {}, "prompt": {{"type": "string", "description": "one of the model's prompts, such as query"}},
+  family.add_common("Loads a folder of BERT or another text encoder, or a GGUF file.", options, load_encoder,
+                    describe_encoder);
+  family.add(
+      "embed", Kind::query, "A row for each text, f32 [texts, width].",
+      fmt::format(R"({}, {}, "prompt": {{"type": "string", "description": "one of the model's prompts, such as query"}},
                "normalize": {{"type": "boolean", "default": true, "description": "rows of length 1"}},
                "width": {{"type": "integer", "minimum": 1, "description": "the first columns alone"}})",
-                         kTexts, kCut),
-             R"(, "texts")",
-             R"({"type": "object", "required": ["embeddings"], "properties": {"embeddings": {"x-tensor": {"dtypes": ["f32"]}}}})",
-             "run", [use = family.use()](Context& call) {
-               const Value& in = call.input();
-               encoder::EmbedOptions how{.normalize = in["normalize"].boolean(), .too_long = too_long(in)};
-               if (const Value* prompt = in.find("prompt")) how.prompt = prompt->string();
-               if (const Value* width = in.find("width")) how.width = width->integer();
-               return use(call, [&](const encoder::Model& model) {
-                 return Value::object({{"embeddings", model.embed(texts_of(in["texts"]), how)}});
-               });
-             });
-  family.add("rerank", Kind::query, "Documents by how well they answer a query, the best first, by a cross-encoder.",
-             R"("query": {"type": "string"}, "documents": {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string"}},
+                  kTexts, kCut),
+      R"(, "texts")",
+      R"({"type": "object", "required": ["embeddings"], "properties": {"embeddings": {"x-tensor": {"dtypes": ["f32"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const Value& in = call.input();
+        encoder::EmbedOptions how{.normalize = in["normalize"].boolean(), .too_long = too_long(in)};
+        if (const Value* prompt = in.find("prompt")) how.prompt = prompt->string();
+        if (const Value* width = in.find("width")) how.width = width->integer();
+        return use(call, [&](const encoder::Model& model) {
+          return Value::object({{"embeddings", model.embed(texts_of(in["texts"]), how)}});
+        });
+      });
+  family.add(
+      "rerank", Kind::query, "Documents by how well they answer a query, the best first, by a cross-encoder.",
+      R"("query": {"type": "string"}, "documents": {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string"}},
                "count": {"type": "integer", "minimum": 1, "maximum": 2048})",
-             R"(, "query", "documents")",
-             R"({"type": "object", "required": ["ranked"], "properties": {"ranked": {"type": "array", "items": {"type": "object",
+      R"(, "query", "documents")",
+      R"({"type": "object", "required": ["ranked"], "properties": {"ranked": {"type": "array", "items": {"type": "object",
                "required": ["index", "score", "probability"]}}}})",
-             "run", [use = family.use()](Context& call) {
-               const Value &in = call.input(), *count = in.find("count");
-               const std::vector<std::string> documents = texts_of(in["documents"]);
-               return use(call, [&](const encoder::Model& model) {
-                 Value::Array ranked;
-                 for (const encoder::Ranked& each :
-                      model.rerank(in["query"].string(), documents, count ? static_cast<std::size_t>(count->integer()) : 0))
-                   ranked.push_back(Value::object(
-                       {{"index", each.index}, {"score", each.score}, {"probability", each.probability}}));
-                 return Value::object({{"ranked", std::move(ranked)}});
-               });
-             });
-  family.add("classify", Kind::query, "The most probable classes of a text, or of a pair of texts, in order.",
-             fmt::format(R"("text": {{"type": "string"}}, "pair": {{"type": "string"}}, {}, {})", kCount, kCut),
-             R"(, "text")",
-             R"({"type": "object", "required": ["labels"], "properties": {"labels": {"type": "array", "items": {"type": "object",
+      "run", [use = family.use()](Context& call) {
+        const Value &in = call.input(), *count = in.find("count");
+        const std::vector<std::string> documents = texts_of(in["documents"]);
+        return use(call, [&](const encoder::Model& model) {
+          Value::Array ranked;
+          for (const encoder::Ranked& each :
+               model.rerank(in["query"].string(), documents, count ? static_cast<std::size_t>(count->integer()) : 0))
+            ranked.push_back(
+                Value::object({{"index", each.index}, {"score", each.score}, {"probability", each.probability}}));
+          return Value::object({{"ranked", std::move(ranked)}});
+        });
+      });
+  family.add(
+      "classify", Kind::query, "The most probable classes of a text, or of a pair of texts, in order.",
+      fmt::format(R"("text": {{"type": "string"}}, "pair": {{"type": "string"}}, {}, {})", kCount, kCut), R"(, "text")",
+      R"({"type": "object", "required": ["labels"], "properties": {"labels": {"type": "array", "items": {"type": "object",
                "required": ["index", "name", "probability"]}}}})",
-             "run", [use = family.use()](Context& call) {
-               const Value &in = call.input(), *pair = in.find("pair");
-               return use(call, [&](const encoder::Model& model) {
-                 Value::Array labels;
-                 for (const encoder::Label& label :
-                      model.classify(in["text"].string(), static_cast<std::size_t>(in["count"].integer()),
-                                     pair ? std::string_view(pair->string()) : std::string_view(), too_long(in)))
-                   labels.push_back(label_value(label));
-                 return Value::object({{"labels", std::move(labels)}});
-               });
-             });
-  family.add("label", Kind::query, "The tokens of a text with their classes, and what they name together.",
-             R"("text": {"type": "string"})", R"(, "text")",
-             R"({"type": "object", "required": ["tokens", "entities"], "properties": {"tokens": {"type": "array"}, "entities": {"type": "array"}}})",
-             "run", [use = family.use()](Context& call) {
-               const std::string& text = call.input("text").string();
-               return use(call, [&](const encoder::Model& model) {
-                 Value::Array tokens, entities;
-                 for (const encoder::TokenLabel& each : model.label_tokens(text))
-                   tokens.push_back(Value::object({{"text", each.text}, {"label", label_value(each.label)}}));
-                 for (const encoder::Entity& each : model.entities(text))
-                   entities.push_back(Value::object({{"name", each.name},
-                                                     {"text", each.text},
-                                                     {"probability", each.probability},
-                                                     {"first_token", each.first_token},
-                                                     {"tokens", each.tokens}}));
-                 return Value::object({{"tokens", std::move(tokens)}, {"entities", std::move(entities)}});
-               });
-             });
+      "run", [use = family.use()](Context& call) {
+        const Value &in = call.input(), *pair = in.find("pair");
+        return use(call, [&](const encoder::Model& model) {
+          Value::Array labels;
+          for (const encoder::Label& label :
+               model.classify(in["text"].string(), static_cast<std::size_t>(in["count"].integer()),
+                              pair ? std::string_view(pair->string()) : std::string_view(), too_long(in)))
+            labels.push_back(label_value(label));
+          return Value::object({{"labels", std::move(labels)}});
+        });
+      });
+  family.add(
+      "label", Kind::query, "The tokens of a text with their classes, and what they name together.",
+      R"("text": {"type": "string"})", R"(, "text")",
+      R"({"type": "object", "required": ["tokens", "entities"], "properties": {"tokens": {"type": "array"}, "entities": {"type": "array"}}})",
+      "run", [use = family.use()](Context& call) {
+        const std::string& text = call.input("text").string();
+        return use(call, [&](const encoder::Model& model) {
+          Value::Array tokens, entities;
+          for (const encoder::TokenLabel& each : model.label_tokens(text))
+            tokens.push_back(Value::object({{"text", each.text}, {"label", label_value(each.label)}}));
+          for (const encoder::Entity& each : model.entities(text))
+            entities.push_back(Value::object({{"name", each.name},
+                                              {"text", each.text},
+                                              {"probability", each.probability},
+                                              {"first_token", each.first_token},
+                                              {"tokens", each.tokens}}));
+          return Value::object({{"tokens", std::move(tokens)}, {"entities", std::move(entities)}});
+        });
+      });
   family.add("fill", Kind::query, "The most probable tokens for each mask in a text.",
              fmt::format(R"("text": {{"type": "string"}}, {})", kCount), R"(, "text")",
              R"({"type": "object", "required": ["masks"], "properties": {"masks": {"type": "array"}}})", "run",

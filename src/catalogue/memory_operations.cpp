@@ -98,6 +98,7 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
       {"MEMORY_FULL", "as many entries as there may be", true, 413},
       {"NO_EMBEDDING", "neither an embedding nor a model that makes one"},
       {"MODEL_NOT_FOUND", "no such model is loaded", true, 404},
+      {"ENCODER_NOT_FOUND", "no such text encoder is loaded", true, 404},
       {"FILE_ERROR", "a file that is missing, cannot be read or written, or is damaged"}};
   errors.insert(errors.end(), engine_errors().begin(), engine_errors().end());
   const auto add = [&](const char* name, Kind kind, const char* action, std::vector<std::string> scopes,
@@ -113,7 +114,7 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
     // Embedding is a nested call; require_right has looked at the caller's own right.
     registry.add(std::move(s),
                  Handler{.run = [run = std::move(run)](Context& call) { return with_codes([&] { return run(call); }); },
-                         .authority = {.id = "memory", .resources = {{"model:*", {"run"}}}},
+                         .authority = {.id = "memory", .resources = {{"model:*", {"run"}}, {"encoder:*", {"run"}}}},
                          .reach = {"model.embed", "encoder.embed"}});
   };
   const auto use = [memories](Context& call, const auto& function) {

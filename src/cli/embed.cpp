@@ -62,9 +62,8 @@ void put_cosines(const std::vector<std::string>& texts, const Tensor& rows) {
 }
 
 int embed_texts(const EmbedRequest& request) {
-  if (!request.images.empty())
-    throw UsageError("weft embed: the model embeds texts; images want a model such as CLIP");
-  const std::vector<std::string> texts = texts_and_lines("weft embed", request.texts, request.lines);
+  if (!request.images.empty()) throw UsageError("weft embed: the model embeds texts; images want a model such as CLIP");
+  const std::vector<std::string> texts = texts_and_lines("weft embed", "--text", request.texts, request.lines);
   use_threads(request.model);
   const encoder::Model model =
       encoder::load(model_path(request.model.path), {.device = parse_device(request.model.device)});
@@ -126,8 +125,11 @@ int embed(const EmbedRequest& request) {
 void set_up_embed(CLI::App& app, Action& action) {
   auto request = std::make_shared<EmbedRequest>();
   EmbedRequest& r = *request;
-  app.footer("Without --json: how alike texts are, or what share of an image each has. docs/encoders.md and docs/vision.md list the models.");
-  app.add_option("model", r.model.path, std::string("folder of a text encoder, of CLIP or of SigLIP") + kOrName)->required();
+  app.footer(
+      "Without --json: how alike texts are, or what share of an image each has. docs/encoders.md and docs/vision.md "
+      "list the models.");
+  app.add_option("model", r.model.path, std::string("folder of a text encoder, of CLIP or of SigLIP") + kOrName)
+      ->required();
   app.add_option("--image", r.images, "PNG or JPEG file; may be given several times")->allow_extra_args(false);
   app.add_option("--text", r.texts, "a text, such as \"a photo of a cat\"; may be given several times")
       ->allow_extra_args(false);

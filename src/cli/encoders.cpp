@@ -15,8 +15,6 @@
 namespace weft::cli {
 namespace {
 
-
-
 struct EncoderRequest {
   ModelOptions model;
   std::string text, pair;
@@ -35,11 +33,14 @@ void put_json(const nlohmann::ordered_json& json) { put_text(json_text(json, -1)
 
 int rerank(const EncoderRequest& request) {
   require_utf8_text(request.text, "the query");
-  const std::vector<std::string> documents = texts_and_lines("weft rerank", request.documents, request.lines);
+  const std::vector<std::string> documents =
+      texts_and_lines("weft rerank", "--document", request.documents, request.lines);
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const encoder::Ranked& each : load_encoder(request).rerank(request.text, documents, request.count)) {
     if (request.json)
-      json.push_back({{"index", each.index}, {"score", each.score}, {"probability", each.probability},
+      json.push_back({{"index", each.index},
+                      {"score", each.score},
+                      {"probability", each.probability},
                       {"text", documents[each.index]}});
     else
       put_foreign(fmt::format("{:8.4f}  {}\n", each.score, documents[each.index]));
@@ -54,8 +55,8 @@ void put_share(double probability, const std::string& name) {
 
 int classify_text(const EncoderRequest& request, const encoder::Model& model) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const encoder::Label& label :
-       model.classify(request.text, request.count, request.pair, request.cut ? encoder::TooLong::cut : encoder::TooLong::error)) {
+  for (const encoder::Label& label : model.classify(request.text, request.count, request.pair,
+                                                    request.cut ? encoder::TooLong::cut : encoder::TooLong::error)) {
     if (request.json)
       json.push_back({{"name", label.name}, {"index", label.index}, {"probability", label.probability}});
     else
@@ -69,7 +70,10 @@ int label_words(const EncoderRequest& request, const encoder::Model& model) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const encoder::Entity& each : model.entities(request.text)) {
     if (request.json)
-      json.push_back({{"name", each.name}, {"text", each.text}, {"probability", each.probability}, {"first_token", each.first_token},
+      json.push_back({{"name", each.name},
+                      {"text", each.text},
+                      {"probability", each.probability},
+                      {"first_token", each.first_token},
                       {"tokens", each.tokens}});
     else
       put_share(each.probability, fmt::format("{}  {}", each.name, each.text));
@@ -108,7 +112,8 @@ int classify(const EncoderRequest& request) {
     case encoder::Task::fill_masks: return fill_masks(request, model);
     case encoder::Task::embed: break;
   }
-  throw UsageError("weft classify: the model embeds texts, and has no head of classes, labels or masks; see weft embed");
+  throw UsageError(
+      "weft classify: the model embeds texts, and has no head of classes, labels or masks; see weft embed");
 }
 
 void add_common(CLI::App& app, EncoderRequest& r) {
@@ -139,7 +144,9 @@ void set_up_classify(CLI::App& app, Action& action) {
   app.add_option("model", r.model.path, std::string("folder of a text encoder with a head") + kOrName)->required();
   app.add_option("text", r.text, "the text; of a model that fills masks, with masks such as [MASK]")->required();
   app.add_option("--pair", r.pair, "a second text, such as a hypothesis");
-  app.add_option("--count", r.count, "classes, or tokens for each mask")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--count", r.count, "classes, or tokens for each mask")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--cut", r.cut, "cut a text that has more tokens than the model reads");
   add_common(app, r);
   app.callback([&action, request] { action = [request] { return classify(*request); }; });

@@ -28,8 +28,8 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t max_bytes
   return text;
 }
 
-std::vector<std::string> texts_and_lines(std::string_view command, std::vector<std::string> texts,
-                                         const std::filesystem::path& lines) {
+std::vector<std::string> texts_and_lines(std::string_view command, std::string_view option,
+                                         std::vector<std::string> texts, const std::filesystem::path& lines) {
   if (!lines.empty()) {
     const std::string all = read_text(lines, kLinesBytesMax);
     for (std::size_t begin = 0; begin < all.size();) {
@@ -39,7 +39,7 @@ std::vector<std::string> texts_and_lines(std::string_view command, std::vector<s
     }
   }
   if (texts.empty())
-    throw UsageError(fmt::format("{}: there are no texts; give some, or --lines with a file of texts", command));
+    throw UsageError(fmt::format("{}: there are no texts; give {}, or --lines with a file of texts", command, option));
   for (const std::string& text : texts) require_utf8_text(text, "a text");
   return texts;
 }

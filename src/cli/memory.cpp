@@ -34,7 +34,7 @@ struct MemoryRequest {
 };
 
 int add_texts(const MemoryRequest& r) {
-  const std::vector<std::string> texts = texts_and_lines("memory add", r.texts, r.lines);
+  const std::vector<std::string> texts = texts_and_lines("memory add", "--text", r.texts, r.lines);
   const Value metadata = parse_argument(r.metadata, "--metadata");
   if (!metadata.is_object()) throw UsageError("memory add: --metadata is not a JSON object");
   const llm::Model model = load_language_model(r.model);

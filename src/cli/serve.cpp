@@ -86,7 +86,8 @@ int serve_model(OpenAiRequest request) {
                                 .waiting_max = request.queue,
                                 .response_folder = request.store};
   // A speech model or a text encoder alone is one too.
-  const bool is_encoder = encoder::is_encoder(request.model.path), is_reranker = is_encoder && reranks(request.model.path);
+  const bool is_encoder = encoder::is_encoder(request.model.path),
+             is_reranker = is_encoder && reranks(request.model.path);
   for (const auto& [is_one, path, option] :
        {std::tuple(is_encoder && !is_reranker, &request.encoder, "--encoder"),
         std::tuple(is_reranker, &request.reranker, "--reranker"),
@@ -130,7 +131,8 @@ int serve_model(OpenAiRequest request) {
     tell_loading(request.voice);
     server->set_voice(speech::load_voice(request.voice, load), names.emplace_back(name_of_model(request.voice)));
   }
-  for (const auto& [path, is_one] : {std::pair(&request.encoder, options.has_encoder), std::pair(&request.reranker, options.has_reranker)}) {
+  for (const auto& [path, is_one] :
+       {std::pair(&request.encoder, options.has_encoder), std::pair(&request.reranker, options.has_reranker)}) {
     if (!is_one) continue;
     tell_loading(*path);
     encoder::Model model = encoder::load(*path, {.device = load.device});
@@ -139,7 +141,8 @@ int serve_model(OpenAiRequest request) {
       server->set_encoder(std::move(model), name);
     } else {
       if (model.task() != encoder::Task::classify)
-        throw UsageError("--reranker: the model has no head of classes; give a cross-encoder, or name it with --encoder");
+        throw UsageError(
+            "--reranker: the model has no head of classes; give a cross-encoder, or name it with --encoder");
       server->set_reranker(std::move(model), name);
     }
   }
@@ -174,7 +177,8 @@ void set_up_serve(CLI::App& app, Action& action) {
   app.add_option("--detector", r.detector,
                  "Silero's detector of speech (.onnx) for --transcriber; only what it finds is heard");
   app.add_option("--voice", r.voice, "folder of a VITS voice for /v1/audio/speech; it may also be the model itself");
-  app.add_option("--encoder", r.encoder, "folder of a text encoder for /v1/embeddings; it may also be the model itself");
+  app.add_option("--encoder", r.encoder,
+                 "folder of a text encoder for /v1/embeddings; it may also be the model itself");
   app.add_option("--reranker", r.reranker, "folder of a cross-encoder for /v1/rerank; it may also be the model itself");
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")

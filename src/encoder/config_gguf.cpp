@@ -15,13 +15,16 @@ bool is_encoder_architecture(std::string_view architecture) {
 EncoderConfig read_config(const io::GgufMetadata& metadata, const std::string& source) {
   const auto architecture = metadata.get_or<std::string>("general.architecture", "");
   if (!is_encoder_architecture(architecture))
-    throw FileError(fmt::format("{}: general.architecture is {}; of GGUF files Weft reads the text encoders bert and nomic-bert",
-                                source, quote(architecture, 60)));
+    throw FileError(
+        fmt::format("{}: general.architecture is {}; of GGUF files Weft reads the text encoders bert and nomic-bert",
+                    source, quote(architecture, 60)));
   const auto key = [&](const char* name) { return fmt::format("{}.{}", architecture, name); };
   const auto size = [&](const std::string& name, Extent least, std::optional<std::int64_t> fallback = {}) {
-    const std::int64_t value = fallback ? metadata.get_or<std::int64_t>(name, *fallback) : metadata.get<std::int64_t>(name);
+    const std::int64_t value =
+        fallback ? metadata.get_or<std::int64_t>(name, *fallback) : metadata.get<std::int64_t>(name);
     if (value < least || value > io::ConfigKeys::kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from {} to {}", source, name, value, least, io::ConfigKeys::kSizeMax));
+      throw FileError(
+          fmt::format("{}: {} is {}, not from {} to {}", source, name, value, least, io::ConfigKeys::kSizeMax));
     return Extent{value};
   };
   EncoderConfig c;

@@ -250,10 +250,13 @@ EncoderNames names_of(const EncoderConfig& config, const io::TensorSource& sourc
     for (const char* prefix : row.prefixes) {
       names.prefix = prefix;
       if (source.find(example(names))) {
-        const bool joins = !names.qkv.empty() &&
-                           source.find(names(fmt::format(fmt::runtime(names.layer), 0, 0) + std::string(names.qkv) + ".weight"));
-        if (joins) names.q = names.k = names.v = {};
-        else names.qkv = names.q.empty() ? names.qkv : std::string_view();
+        const bool joins =
+            !names.qkv.empty() &&
+            source.find(names(fmt::format(fmt::runtime(names.layer), 0, 0) + std::string(names.qkv) + ".weight"));
+        if (joins)
+          names.q = names.k = names.v = {};
+        else
+          names.qkv = names.q.empty() ? names.qkv : std::string_view();
         return names;
       }
       tried += (tried.empty() ? "" : ", ") + example(names);

@@ -148,8 +148,9 @@ SentenceModules read_sentence_modules(const io::GgufMetadata& metadata) {
     case 2: modules.poolings = {Pooling::first}; break;
     case 3: modules.poolings = {Pooling::last}; break;
     default:
-      throw FileError(fmt::format("{}: {} is {}; known are 0 to 3 (none, mean, cls, last): load rerankers from their folder",
-                                  metadata.source(), key, type));
+      throw FileError(
+          fmt::format("{}: {} is {}; known are 0 to 3 (none, mean, cls, last): load rerankers from their folder",
+                      metadata.source(), key, type));
   }
   return modules;
 }

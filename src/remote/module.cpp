@@ -30,8 +30,12 @@ class RunningOpenAi : public OpenAiService {
     server_.set_transcriber(std::move(transcriber), std::move(detector), name);
   }
   void set_voice(speech::Voice voice, const std::string& name) override { server_.set_voice(std::move(voice), name); }
-  void set_encoder(encoder::Model model, const std::string& name) override { server_.set_encoder(std::move(model), name); }
-  void set_reranker(encoder::Model model, const std::string& name) override { server_.set_reranker(std::move(model), name); }
+  void set_encoder(encoder::Model model, const std::string& name) override {
+    server_.set_encoder(std::move(model), name);
+  }
+  void set_reranker(encoder::Model model, const std::string& name) override {
+    server_.set_reranker(std::move(model), name);
+  }
   void drain(std::chrono::milliseconds time) override { server_.drain(time); }
 
  private:

@@ -3,13 +3,12 @@
 
 #include <chrono>
 #include <thread>
-#include <variant>
 
-#include "base/quote.hpp"
 #include "catalogue/media_values.hpp"
 #include "script/engine.hpp"
 #include "script/files.hpp"
 #include "script/media.hpp"
+#include "script/sense_models.hpp"
 #include "weft/speech.hpp"
 #include "weft/vision.hpp"
 
@@ -17,45 +16,6 @@ namespace weft::script {
 namespace {
 
 namespace fs = std::filesystem;
-
-using SenseModel =
-    std::variant<vision::Encoder, vision::Classifier, speech::Transcriber, speech::Voice, speech::Detector>;
-
-struct SenseHandle final : Handle {
-  SenseHandle(Engine& engine, SenseModel model) : Handle(engine), model(std::move(model)) {}
-  std::string_view kind() const override {
-    constexpr std::string_view kKinds[] = {"encoder", "classifier", "transcriber", "voice", "detector"};
-    return kKinds[model.index()];
-  }
-  SenseModel model;
-};
-
-template <class Model>
-Model& model_of(Engine& engine, JSValueConst self, const char* method) {
-  auto* const handle = static_cast<SenseHandle*>(static_cast<Handle*>(JS_GetOpaque(self, engine.sense_class)));
-  Model* const model = handle ? std::get_if<Model>(&handle->model) : nullptr;
-  if (!model)
-    Engine::refuse(method, handle ? fmt::format("it is no method of the kind {}", quote(handle->kind()))
-                                  : inspect(engine, self) + " is not a model of vision or speech");
-  return *model;
-}
-Local wrap_model(Engine& engine, SenseModel model) {
-  engine.check_handles();
-  Local made = engine.checked(JS_NewObjectClass(engine.context, static_cast<int>(engine.sense_class)));
-  JS_SetOpaque(made.get(), static_cast<Handle*>(new SenseHandle(engine, std::move(model))));
-  return made;
-}
-
-/// Loads from a folder that is granted. Its files may not be links, which loaders would follow.
-template <class Load>
-Local load_folder(Engine& engine, const std::string& path, const Load& load) {
-  const Descriptor folder = engine.files->open_folder(engine.files->place(path, false));
-  for (const auto& entry : fs::directory_iterator(folder.path()))
-    if (entry.is_symlink())
-      throw AccessError(fmt::format("{} holds the link {}; scripts follow none", quote(path),
-                                    quote(entry.path().filename().string())));
-  return wrap_model(engine, load(folder.path()));
-}
 
 /// Ends work that looks at a token when the script's time is over, or its call is aborted.
 class EndsInTime {
@@ -111,9 +71,7 @@ Local embed_images(Engine& engine, JSValueConst self, Arguments arguments) {
 }
 Local embed_texts(Engine& engine, JSValueConst self, Arguments arguments) {
   const auto& model = model_of<vision::Encoder>(engine, self, "embedTexts");
-  std::vector<std::string> texts;
-  const std::uint32_t count = engine.length(at(arguments, 0), "embedTexts: the texts", 1 << 16);
-  for (std::uint32_t i = 0; i < count; ++i) texts.push_back(engine.text(engine.element(arguments[0], i).get()));
+  const std::vector<std::string> texts = texts_at(engine, arguments, 0, "embedTexts: the texts");
   return engine.make(model.embed_texts(texts, encoder_options(engine, arguments, "embedTexts")));
 }
 Local scores(Engine& engine, JSValueConst self, Arguments arguments) {
@@ -126,11 +84,14 @@ Local probabilities(Engine& engine, JSValueConst self, Arguments arguments) {
                          .probabilities(engine.tensor(at(arguments, 0), "probabilities: the images"),
                                         engine.tensor(at(arguments, 1), "probabilities: the texts")));
 }
+// logits(images), or of a text encoder logits(texts, pairs)
 Local class_logits(Engine& engine, JSValueConst self, Arguments arguments) {
+  if (is_model<encoder::Model>(engine, self)) return text_logits(engine, self, arguments);
   return engine.make(model_of<vision::Classifier>(engine, self, "logits").logits(images_at(engine, arguments, 0)));
 }
-// classify(image, count)
+// classify(image, count), or of a text encoder classify(text, {count, pair, cut})
 Local classify(Engine& engine, JSValueConst self, Arguments arguments) {
+  if (is_model<encoder::Model>(engine, self)) return classify_text(engine, self, arguments);
   const Extent count = JS_IsUndefined(at(arguments, 1)) ? 5 : engine.integer(arguments[1], "classify: the count");
   if (count < 1) Engine::refuse("classify", fmt::format("{} classes; ask for 1 or more", count));
   Value::Array labels;
@@ -258,7 +219,7 @@ Local speak(Engine& engine, JSValueConst self, Arguments arguments) {
 }
 Local describe_model(Engine& engine, JSValueConst self, Arguments) {
   auto* const handle = static_cast<SenseHandle*>(static_cast<Handle*>(JS_GetOpaque(self, engine.sense_class)));
-  if (!handle) Engine::refuse("toString", inspect(engine, self) + " is not a model of vision or speech");
+  if (!handle) Engine::refuse("toString", inspect(engine, self) + " is not a model");
   return engine.string(std::visit(
       [](const auto& model) -> std::string {
         if constexpr (requires { model.describe(); })
@@ -286,6 +247,7 @@ void define_senses(Engine& engine) {
   engine.method(p, "spans", native<spans_in>, 2);
   engine.method(p, "speak", native<speak>, 2);
   engine.method(p, "toString", native<describe_model>, 0);
+  define_encoders(engine, p);
   Local sight = engine.object();
   engine.method(sight.get(), "encoder", native<load_encoder>, 1);
   engine.method(sight.get(), "classifier", native<load_classifier>, 1);

@@ -155,6 +155,22 @@ const std::string_view kServiceDeclarations = R"ts(
     function encoder(folder: string): Encoder;
     function classifier(folder: string): Classifier;
   }
+  /** Text encoders from granted folders: BERT and others. */
+  export namespace encoder {
+    interface Label { index: number; name: string; probability: number }
+    interface Model {
+      embed(texts: readonly string[], options?: { prompt?: string; normalize?: boolean; width?: number; cut?: boolean }): Tensor;
+      /** Documents by how well they answer the query, the best first. */
+      rerank(query: string, documents: readonly string[], options?: { count?: number }): { index: number; score: number; probability: number }[];
+      logits(texts: readonly string[], pairs?: readonly string[]): Tensor;
+      classify(text: string, options?: { count?: number; pair?: string; cut?: boolean }): Label[];
+      labelTokens(text: string): { token: number; text: string; label: Label }[];
+      entities(text: string): { name: string; text: string; probability: number; firstToken: number; tokens: number }[];
+      /** For each mask in the text the most probable tokens. */
+      fillMasks(text: string, options?: { count?: number }): { token: number; text: string; probability: number }[][];
+    }
+    function load(folder: string): Model;
+  }
   /** Speech models from granted folders. */
   export namespace speech {
     interface Word { begin: number; end: number; text: string; probability: number }

@@ -22,7 +22,7 @@ const std::set<std::string_view> kExports = {
     "tensor",     "variable", "create", "dispatch", "read",     "write",   "einsum",     "grad",
     "compile",    "explain",  "fetch",  "h",        "nn",       "optim",   "operations", "workflow",
     "files",      "vjp",      "jvp",    "vmap",     "jacobian", "hessian", "checkpoint", "grid",
-    "metatensor", "tree",     "memory", "image",    "audio",    "vision",  "speech"};
+    "metatensor", "tree",     "memory", "image",    "audio",    "vision",  "speech",     "encoder"};
 const std::set<std::string_view> kMethods = {
     "shape",    "dtype",     "device", "rank",     "size",          "item",    "toArray",     "read",       "readSync",
     "eval",     "evalAsync", "to",     "get",      "backward",      "dispose", "label",       "isDisposed", "named",

@@ -315,10 +315,11 @@ Value embedding_answer(const EmbeddingRequest& request, std::string_view model, 
     }
     data.push_back(Value::object({{"object", "embedding"}, {"index", i}, {"embedding", std::move(embedding)}}));
   }
-  return Value::object({{"object", "list"},
-                        {"data", std::move(data)},
-                        {"model", model},
-                        {"usage", Value::object({{"prompt_tokens", request.tokens}, {"total_tokens", request.tokens}})}});
+  return Value::object(
+      {{"object", "list"},
+       {"data", std::move(data)},
+       {"model", model},
+       {"usage", Value::object({{"prompt_tokens", request.tokens}, {"total_tokens", request.tokens}})}});
 }
 
 Value model_entry(std::string_view name, std::int64_t created) {

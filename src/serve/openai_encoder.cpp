@@ -13,7 +13,9 @@ constexpr std::size_t kDocumentsMax = 2048;
 void check_name(const Value& body, const EncoderDesk& desk) {
   if (!body.is_object()) throw OpenAiError(400, "the body is not a JSON object");
   if (const Value* name = given(body, "model"); name && string_in(*name, "model") != desk.name)
-    throw OpenAiError(404, fmt::format("the model {} does not exist here; GET /v1/models lists {}", quote(name->string(), 60), quote(desk.name)),
+    throw OpenAiError(404,
+                      fmt::format("the model {} does not exist here; GET /v1/models lists {}",
+                                  quote(name->string(), 60), quote(desk.name)),
                       "model", "model_not_found");
 }
 
@@ -32,7 +34,8 @@ EmbeddingRequest read_embedding_request(const Value& body, const EncoderDesk& de
   });
   if (const Value* prompt = given(body, "prompt_name")) {
     request.prompt = string_in(*prompt, "prompt_name");
-    if (!desk.model.prompts().contains(request.prompt)) refuse_field("prompt_name", "is not one of the model's prompts");
+    if (!desk.model.prompts().contains(request.prompt))
+      refuse_field("prompt_name", "is not one of the model's prompts");
   }
   request.tokens = tokens_of(desk.model, request.texts);
   return request;
@@ -50,7 +53,8 @@ RerankRequest read_rerank_request(const Value& body, const EncoderDesk& desk) {
   const Value *query = given(body, "query"), *documents = given(body, "documents");
   if (!query) refuse_field("query", "is missing");
   request.query = string_in(*query, "query");
-  if (!documents || !documents->is_array() || documents->elements().empty() || documents->elements().size() > kDocumentsMax)
+  if (!documents || !documents->is_array() || documents->elements().empty() ||
+      documents->elements().size() > kDocumentsMax)
     refuse_field("documents", fmt::format("is not a list of 1 to {} documents", kDocumentsMax));
   for (const Value& each : documents->elements()) {
     const Value* text = each.is_object() ? each.find("text") : &each;

@@ -287,7 +287,8 @@ void put_gguf(const std::string& name, const std::string& architecture, const st
         rest = rest.substr(2);
       }
     const std::size_t dot = rest.rfind('.');
-    const auto part = std::find_if(std::begin(parts), std::end(parts), [&](const auto& p) { return rest.substr(0, dot) == p.first; });
+    const auto part =
+        std::find_if(std::begin(parts), std::end(parts), [&](const auto& p) { return rest.substr(0, dot) == p.first; });
     if (part == std::end(parts)) continue;  // the pooler
     names.push_back(layer + part->second + rest.substr(dot));
     values.push_back(test::encoder_values(key, Shape(extents.get<std::vector<Extent>>()), true));
@@ -311,7 +312,9 @@ void put_gguf(const std::string& name, const std::string& architecture, const st
   metadata.set("tokenizer.ggml.tokens", io::GgufArray(words));
   metadata.set("tokenizer.ggml.token_type", io::GgufArray(types));
   metadata.set("tokenizer.ggml.token_type_count", std::uint32_t{2});
-  for (const auto& [key, id] : {std::pair("bos", 2u), std::pair("eos", 3u), std::pair("unknown", 1u), std::pair("seperator", 3u), std::pair("padding", 0u), std::pair("cls", 2u), std::pair("mask", 4u)})
+  for (const auto& [key, id] :
+       {std::pair("bos", 2u), std::pair("eos", 3u), std::pair("unknown", 1u), std::pair("seperator", 3u),
+        std::pair("padding", 0u), std::pair("cls", 2u), std::pair("mask", 4u)})
     metadata.set(std::string("tokenizer.ggml.") + key + "_token_id", id);
   std::vector<io::GgufTensor> tensors;
   for (std::size_t i = 0; i < names.size(); ++i)

@@ -12,8 +12,8 @@
 #include "base/function_ref.hpp"
 #include "base/quote.hpp"
 #include "remote/http/listener.hpp"
-#include "serve/openai_encoder.hpp"
 #include "serve/openai.hpp"
+#include "serve/openai_encoder.hpp"
 #include "serve/openai_responses.hpp"
 #include "serve/transcription_desk.hpp"
 #include "weft/error.hpp"
@@ -369,7 +369,8 @@ class OpenAiConnection : public HttpConnection {
       const auto held = encoder();
       const serve::EmbeddingRequest wanted = serve::read_embedding_request(body, *held);
       const auto turn = turn_at(*held);
-      return turn.owns_lock() && send(200, serve::embedding_answer(wanted, held->name, serve::embedded(wanted, held->model)));
+      return turn.owns_lock() &&
+             send(200, serve::embedding_answer(wanted, held->name, serve::embedded(wanted, held->model)));
     }
     const auto held = serving();
     const serve::EmbeddingRequest wanted = serve::read_embedding_request(body, held->model);
@@ -383,7 +384,8 @@ class OpenAiConnection : public HttpConnection {
     const serve::RerankRequest wanted = serve::read_rerank_request(body_of(request), *held);
     const auto turn = turn_at(*held);
     if (!turn.owns_lock()) return false;
-    return send(200, serve::rerank_answer(wanted, *held, held->model.rerank(wanted.query, wanted.documents, wanted.count)));
+    return send(200,
+                serve::rerank_answer(wanted, *held, held->model.rerank(wanted.query, wanted.documents, wanted.count)));
   }
 
   /// The turn of this request at a model that serves one at a time; without the lock if the client has gone. Errors: QueueError if too

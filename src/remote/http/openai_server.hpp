@@ -11,8 +11,8 @@
 
 #include "remote/http/server.hpp"
 #include "serve/generation_queue.hpp"
-#include "weft/llm.hpp"
 #include "weft/encoder.hpp"
+#include "weft/llm.hpp"
 #include "weft/speech.hpp"
 
 namespace weft::remote {

@@ -1,0 +1,126 @@
+// encoder: text encoders from granted folders.
+#include "script/media.hpp"
+#include "script/sense_models.hpp"
+
+namespace weft::script {
+namespace {
+
+Local load_text_encoder(Engine& engine, JSValueConst, Arguments arguments) {
+  return load_folder(engine, engine.text(at(arguments, 0)),
+                     [](const std::filesystem::path& path) { return encoder::load(path); });
+}
+
+encoder::TooLong too_long(Options& options) {
+  return options.boolean("cut", false) ? encoder::TooLong::cut : encoder::TooLong::error;
+}
+
+/// A count of at least 1 among the options.
+std::size_t count_of(Options& options, const char* method, Extent fallback) {
+  const Extent count = options.integer("count", fallback);
+  if (count < 1) Engine::refuse(method, fmt::format("count is {}; ask for 1 or more", count));
+  return static_cast<std::size_t>(count);
+}
+
+// embed(texts, {prompt, normalize, width, cut})
+Local embed(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "embed");
+  Options options(engine, at(arguments, 1), "embed");
+  encoder::EmbedOptions how{.normalize = options.boolean("normalize", true),
+                            .width = options.integer("width", 0),
+                            .too_long = too_long(options)};
+  if (const std::string prompt = options.text("prompt", ""); !prompt.empty()) how.prompt = prompt;
+  options.finish();
+  return engine.make(model.embed(texts_at(engine, arguments, 0, "embed: the texts"), how));
+}
+
+// rerank(query, documents, {count})
+Local rerank(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "rerank");
+  const std::vector<std::string> documents = texts_at(engine, arguments, 1, "rerank: the documents");
+  Options options(engine, at(arguments, 2), "rerank");
+  const std::size_t count = count_of(options, "rerank", Extent{1} << 16);
+  options.finish();
+  Value::Array order;
+  for (const encoder::Ranked& each : model.rerank(engine.text(at(arguments, 0)), documents, count))
+    order.push_back(Value::object({{"index", each.index}, {"score", each.score}, {"probability", each.probability}}));
+  return value_to(engine, order);
+}
+
+Value label_value_of(const encoder::Label& label) {
+  return Value::object({{"index", label.index}, {"name", label.name}, {"probability", label.probability}});
+}
+
+Local label_tokens(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "labelTokens");
+  Value::Array tokens;
+  for (const encoder::TokenLabel& each : model.label_tokens(engine.text(at(arguments, 0))))
+    tokens.push_back(
+        Value::object({{"token", each.token}, {"text", each.text}, {"label", label_value_of(each.label)}}));
+  return value_to(engine, tokens);
+}
+
+Local entities(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "entities");
+  Value::Array found;
+  for (const encoder::Entity& each : model.entities(engine.text(at(arguments, 0))))
+    found.push_back(Value::object({{"name", each.name},
+                                   {"text", each.text},
+                                   {"probability", each.probability},
+                                   {"firstToken", each.first_token},
+                                   {"tokens", each.tokens}}));
+  return value_to(engine, found);
+}
+
+// fillMasks(text, {count})
+Local fill_masks(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "fillMasks");
+  Options options(engine, at(arguments, 1), "fillMasks");
+  const std::size_t count = count_of(options, "fillMasks", 5);
+  options.finish();
+  Value::Array masks;
+  for (const auto& fills : model.fill_masks(engine.text(at(arguments, 0)), count)) {
+    Value::Array row;
+    for (const encoder::Fill& each : fills)
+      row.push_back(Value::object({{"token", each.token}, {"text", each.text}, {"probability", each.probability}}));
+    masks.push_back(std::move(row));
+  }
+  return value_to(engine, masks);
+}
+
+}  // namespace
+
+// classify(text, {count, pair, cut})
+Local classify_text(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "classify");
+  Options options(engine, at(arguments, 1), "classify");
+  const std::size_t count = count_of(options, "classify", 5);
+  const std::string pair = options.text("pair", "");
+  const encoder::TooLong how = too_long(options);
+  options.finish();
+  Value::Array labels;
+  for (const encoder::Label& label : model.classify(engine.text(at(arguments, 0)), count, pair, how))
+    labels.push_back(label_value_of(label));
+  return value_to(engine, labels);
+}
+
+// logits(texts, pairs)
+Local text_logits(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "logits");
+  std::vector<std::string> pairs;
+  if (!engine.is_nullish(at(arguments, 1))) pairs = texts_at(engine, arguments, 1, "logits: the pairs");
+  return engine.make(model.logits(texts_at(engine, arguments, 0, "logits: the texts"), pairs));
+}
+
+void define_encoders(Engine& engine, JSValueConst prototype) {
+  engine.method(prototype, "embed", native<embed>, 2);
+  engine.method(prototype, "rerank", native<rerank>, 3);
+  engine.method(prototype, "labelTokens", native<label_tokens>, 1);
+  engine.method(prototype, "entities", native<entities>, 1);
+  engine.method(prototype, "fillMasks", native<fill_masks>, 2);
+  Local noun = engine.object();
+  engine.method(noun.get(), "load", native<load_text_encoder>, 1);
+  engine.checked(JS_FreezeObject(engine.context, noun.get()));
+  add_export(engine, "encoder", std::move(noun));
+}
+
+}  // namespace weft::script
