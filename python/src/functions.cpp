@@ -248,11 +248,7 @@ void bind_functions(nb::module_& m) {
   m.def(
       "devices",
       [] {
-        std::vector<DeviceInfo> found;
-        {
-          const nb::gil_scoped_release free;
-          found = list_devices();
-        }
+        const std::vector<DeviceInfo> found = without_gil([&] { return list_devices(); });
         nb::list list;
         for (const DeviceInfo& each : found) {
           nb::dict entry;

@@ -106,11 +106,7 @@ void bind_network(nb::module_& m) {
            })
       .def("time_layers", [](const grid::Network& self, nb::object x, int repeats) {
         const Tensor value = value_from(x.ptr(), "grid: the input");
-        std::vector<grid::LayerTime> times;
-        {
-          const nb::gil_scoped_release free;
-          times = grid::time_layers(self, value, repeats);
-        }
+        const std::vector<grid::LayerTime> times = without_gil([&] { return grid::time_layers(self, value, repeats); });
         nb::list list;
         for (const grid::LayerTime& each : times)
           list.append(nb::make_tuple(each.path, std::string(grid::name_of(each.type)), each.seconds));
@@ -150,11 +146,7 @@ void bind_modes(nb::module_& m) {
       .def("next",
            [](PartByPart& self, nb::object x) {
              const Tensor value = value_from(x.ptr(), "the next steps");
-             Tensor y;
-             {
-               const nb::gil_scoped_release free;
-               y = self.stream.next(value);
-             }
+             const Tensor y = without_gil([&] { return self.stream.next(value); });
              return wrapped(y);
            })
       .def("reset", [](PartByPart& self) { self.stream.reset(); });

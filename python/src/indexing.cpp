@@ -152,11 +152,7 @@ PyObject* element_of(PyObject* self, PyObject* key) {
           if (array.dim(k) != x.dim(axis + k))
             raise(PyExc_IndexError, fmt::format("a mask {} does not fit axis {} of {}", array.shape().to_string(), axis,
                                                 x.shape().to_string()));
-        Tensor places;
-        {
-          const nb::gil_scoped_release free;
-          places = nonzero(array);
-        }
+        const Tensor places = without_gil([&] { return nonzero(array); });
         for (int k = 0; k < array.rank(); ++k) {
           chosen.push_back({axis++, select(places, 1, k)});
           where_chosen.push_back(i);

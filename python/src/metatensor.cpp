@@ -53,11 +53,7 @@ void bind_file(nb::module_& m) {
           "tensor",
           [](const metatensor::File& self, const std::string& path, nb::object device) {
             const Device on = device_or_default(device);
-            Tensor tensor;
-            {
-              const nb::gil_scoped_release free;
-              tensor = self.tensor(path, on);
-            }
+            const Tensor tensor = without_gil([&] { return self.tensor(path, on); });
             return wrapped(tensor);
           },
           nb::arg("path"), nb::arg("device").none())
@@ -66,11 +62,7 @@ void bind_file(nb::module_& m) {
           [](const metatensor::File& self, const std::string& path, const std::string& field, std::uint64_t first,
              std::uint64_t count, nb::object device) {
             const Device on = device_or_default(device);
-            Tensor tensor;
-            {
-              const nb::gil_scoped_release free;
-              tensor = self.column(path, field, first, count, on);
-            }
+            const Tensor tensor = without_gil([&] { return self.column(path, field, first, count, on); });
             return wrapped(tensor);
           },
           nb::arg("path"), nb::arg("field"), nb::arg("first"), nb::arg("count"), nb::arg("device").none())
@@ -98,11 +90,7 @@ void bind_file(nb::module_& m) {
     return metatensor::File::open(path);
   });
   m.def("_validate_metatensor", [](const Path& path) {
-    std::vector<FormatViolation> violations;
-    {
-      const nb::gil_scoped_release free;
-      violations = metatensor::validate(path);
-    }
+    const std::vector<FormatViolation> violations = without_gil([&] { return metatensor::validate(path); });
     nb::list list;
     for (const FormatViolation& each : violations)
       list.append(nb::make_tuple(std::string(each.code), each.byte, each.name, each.message));

@@ -129,11 +129,7 @@ void bind_models(nb::module_& m) {
            })
       .def("result", [](Stream& self) {
         const Busy busy(self.busy);
-        llm::Result result;
-        {
-          const nb::gil_scoped_release free;
-          result = self.generation.result();
-        }
+        const llm::Result result = without_gil([&] { return self.generation.result(); });
         return dict_of(result);
       });
   nb::class_<llm::Model>(m, "_Model")
@@ -162,11 +158,7 @@ void bind_models(nb::module_& m) {
       .def("generate_batch",
            [](const llm::Model& self, const std::vector<std::string>& prompts, const nb::dict& options) {
              const llm::GenerateOptions given = generate_options(options);
-             std::vector<llm::Result> results;
-             {
-               const nb::gil_scoped_release free;
-               results = self.generate_batch(prompts, given);
-             }
+             const std::vector<llm::Result> results = without_gil([&] { return self.generate_batch(prompts, given); });
              nb::list list;
              for (const llm::Result& each : results) list.append(dict_of(each));
              return list;
@@ -184,21 +176,13 @@ void bind_models(nb::module_& m) {
              const llm::EmbedOptions options{.pooling = pooling == "last" ? llm::Pooling::last : llm::Pooling::mean,
                                              .normalize = normalize,
                                              .add_special = add_special};
-             Tensor rows;
-             {
-               const nb::gil_scoped_release free;
-               rows = self.embed(texts, options);
-             }
+             const Tensor rows = without_gil([&] { return self.embed(texts, options); });
              return wrapped(rows);
            })
       .def(
           "forward",
           [](const llm::Model& self, const std::vector<std::int32_t>& tokens) {
-            std::vector<float> logits;
-            {
-              const nb::gil_scoped_release free;
-              logits = self.forward(tokens);
-            }
+            const std::vector<float> logits = without_gil([&] { return self.forward(tokens); });
             return wrapped(tensor_from_bytes(logits.data(), {static_cast<Extent>(tokens.size()), self.vocabulary()},
                                              DType::f32, kCpu));
           },
@@ -244,9 +228,7 @@ void bind_models(nb::module_& m) {
         take(given, "keep_packed", options.keep_packed);
         take(given, "device_memory", options.device_memory);
         take(given, "chat_template", options.chat_template);
-        std::string mmproj;
-        take(given, "mmproj", mmproj);
-        options.mmproj = mmproj;
+        take(given, "mmproj", options.mmproj);
         std::vector<std::pair<std::string, double>> adapters;
         take(given, "adapters", adapters);
         take(given, "merge_adapters", options.merge_adapters);

@@ -51,11 +51,7 @@ void bind_onnx(nb::module_& m) {
       .def("run",
            [](const onnx::Model& self, const nb::dict& given) {
              const NamedTensors inputs = named_from(given, true);
-             NamedTensors outputs;
-             {
-               const nb::gil_scoped_release free;
-               outputs = self.run(inputs);
-             }
+             const NamedTensors outputs = without_gil([&] { return self.run(inputs); });
              return dict_of(outputs);
            })
       .def("describe", &onnx::Model::describe);

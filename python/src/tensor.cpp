@@ -427,11 +427,7 @@ void bind_tensor(nb::module_& m) {
            [](const Handle& h, nb::object device) {
              const Device to = device_from(device.ptr());
              const Tensor x = h.value();
-             Tensor y;
-             {
-               const nb::gil_scoped_release free;
-               y = x.to(to);
-             }
+             const Tensor y = without_gil([&] { return x.to(to); });
              return wrapped(y);
            })
       .def("_dlpack",

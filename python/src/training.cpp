@@ -108,11 +108,7 @@ void bind_training(nb::module_& m) {
         take(given, "sample_tokens", request.sample_tokens);
         PythonObserver python(observer);
         train::Observer* observers[] = {&python};
-        train::TrainResult result;
-        {
-          const nb::gil_scoped_release free;
-          result = train::train_text(request, observers);
-        }
+        const train::TrainResult result = without_gil([&] { return train::train_text(request, observers); });
         nb::dict made;
         made["steps"] = result.steps;
         made["validation_loss"] = result.validation_loss;

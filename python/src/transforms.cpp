@@ -188,11 +188,9 @@ void bind_transforms(nb::module_& m) {
                          bool second_order, bool forward) {
     const std::vector<Tensor> given = values_from(inputs.ptr(), "gradcheck: an input");
     const TensorFunction f = tensor_function(std::move(function), "gradcheck: a result");
-    GradcheckReport report;
-    {
-      const nb::gil_scoped_release free;
-      report = gradcheck(f, given, {step, relative, absolute, second_order, forward});
-    }
+    const GradcheckReport report = without_gil([&] {
+      return gradcheck(f, given, {step, relative, absolute, second_order, forward});
+    });
     return nb::make_tuple(report.agrees, report.worst, report.message);
   });
 }

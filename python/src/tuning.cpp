@@ -7,19 +7,16 @@
 #include "weft/tune.hpp"
 
 namespace weft::python {
-
 namespace {
-nb::object number_or_none(const std::optional<double>& value) { return value ? nb::cast(*value) : nb::none(); }
 
 tune::Request request_of(const std::filesystem::path& model, const std::filesystem::path& data,
                          const std::filesystem::path& out, const nb::dict& given) {
   tune::Request request{.model = model, .data = data, .out = out};
-  std::filesystem::path validation, from;
   std::string precision = "f32", preference_loss = "sigmoid";
   nb::object device = nb::none();
   bool keeps = false;
-  take(given, "validation", validation);
-  take(given, "from_adapter", from);
+  take(given, "validation", request.validation);
+  take(given, "from_adapter", request.tuner.from);
   take(given, "precision", precision);
   take(given, "device", device);
   take(given, "keep_activations", keeps);
@@ -37,8 +34,7 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "batch", request.batch);
   take(given, "steps", request.steps);
   take(given, "epochs", request.epochs);
-  if (given.contains("learning_rate") && !given["learning_rate"].is_none())
-    take(given, "learning_rate", request.learning_rate.emplace());
+  take(given, "learning_rate", request.learning_rate);
   take(given, "beta", request.tuner.preference.beta);
   take(given, "label_smoothing", request.tuner.preference.label_smoothing);
   take(given, "preference_loss", preference_loss);
@@ -50,14 +46,13 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "resume", request.resume);
   take(given, "gguf", request.to_gguf);
   take(given, "chat_template", request.chat_template);
-  request.validation = validation;
-  request.tuner.from = from;
   request.tuner.precision = train::precision_named(precision);
   request.tuner.recompute = !keeps;
   request.tuner.preference.loss = tune::preference_loss_named(preference_loss);
   if (!device.is_none()) request.device = device_from(device.ptr());
   return request;
 }
+
 }  // namespace
 
 void bind_tuning(nb::module_& m) {
@@ -75,27 +70,23 @@ void bind_tuning(nb::module_& m) {
           event["step"] = p.step;
           event["steps"] = p.steps;
           event["loss"] = p.loss;
-          event["validation_loss"] = number_or_none(p.validation_loss);
-          event["accuracy"] = number_or_none(p.accuracy);
-          event["margin"] = number_or_none(p.margin);
-          event["validation_accuracy"] = number_or_none(p.validation_accuracy);
+          event["validation_loss"] = p.validation_loss;
+          event["accuracy"] = p.accuracy;
+          event["margin"] = p.margin;
+          event["validation_accuracy"] = p.validation_accuracy;
           event["learning_rate"] = p.learning_rate;
           event["grad_norm"] = p.grad_norm;
           event["tokens_per_second"] = p.tokens_per_second;
           event["seconds"] = p.seconds;
           function(event);
         };
-        tune::RunReport report;
-        {
-          const nb::gil_scoped_release free;
-          report = tune::run(request, observer);
-        }
+        const tune::RunReport report = without_gil([&] { return tune::run(request, observer); });
         nb::dict made;
         made["steps"] = report.steps;
-        made["first_validation"] = number_or_none(report.first_validation);
-        made["last_validation"] = number_or_none(report.last_validation);
-        made["best_validation"] = number_or_none(report.best_validation);
-        made["last_accuracy"] = number_or_none(report.last_accuracy);
+        made["first_validation"] = report.first_validation;
+        made["last_validation"] = report.last_validation;
+        made["best_validation"] = report.best_validation;
+        made["last_accuracy"] = report.last_accuracy;
         made["seconds"] = report.seconds;
         return made;
       },
@@ -104,11 +95,7 @@ void bind_tuning(nb::module_& m) {
       "_tune_need",
       [](const std::filesystem::path& model, const std::filesystem::path& data, const nb::dict& given) {
         const tune::Request request = request_of(model, data, {}, given);
-        tune::RunNeed need;
-        {
-          const nb::gil_scoped_release free;
-          need = tune::run_need(request);
-        }
+        const tune::RunNeed need = without_gil([&] { return tune::run_need(request); });
         nb::dict made;
         made["steps"] = need.steps;
         made["examples"] = need.examples;
@@ -118,9 +105,9 @@ void bind_tuning(nb::module_& m) {
         made["step"] = need.step;
         made["validation"] = need.validation;
         made["total"] = need.total();
-        made["available"] = need.available ? nb::cast(*need.available) : nb::none();
+        made["available"] = need.available;
         made["fits"] = need.fits;
-        made["largest_batch"] = need.largest_batch ? nb::cast(*need.largest_batch) : nb::none();
+        made["largest_batch"] = need.largest_batch;
         return made;
       },
       nb::arg("model"), nb::arg("data"), nb::arg("options"));

@@ -11,6 +11,7 @@
 #include "grid/layer_rows.hpp"
 #include "io/content_hash.hpp"
 #include "io/safetensors.hpp"
+#include "nn/state_views.hpp"
 #include "weft/nn/state.hpp"
 
 namespace weft::grid {
@@ -65,8 +66,7 @@ void save(const Network& network, const std::filesystem::path& path, SaveOptions
   std::vector<io::TensorView> views;
   std::deque<PackedValues> packed;  // views refer to its elements
   const nn::StateDict state = options.keep_master ? network.state_dict() : nn::StateDict{};
-  for (const nn::NamedArray& a : state)
-    views.push_back({a.name, std::string(io::safetensors_dtype(a.dtype)), a.shape, a.bytes});
+  for (const nn::NamedArray& a : state) views.push_back(nn::view_of(a));
   if (!options.keep_master) {
     const std::vector<StoredParameter> list = parameters_of(network, true);
     std::vector<Tensor> values;
@@ -86,7 +86,7 @@ void save(const Network& network, const std::filesystem::path& path, SaveOptions
         views.push_back({scale_name(p.name), "F32", {}, std::as_bytes(std::span(&stored.scale, 1))});
     }
   }
-  metadata[io::kContentHash] = io::content_hash(metadata, views);
+  io::add_content_hash(metadata, views);
   io::write_safetensors(path, views, metadata);
 }
 
@@ -167,9 +167,7 @@ std::unique_ptr<Network> load(const std::filesystem::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   if (const std::string& format = metadata_text(file, kFormatKey); format != kFormatName)
     throw FileError(fmt::format("{}: its format is {}, not \"{}\"", file.source(), quote(format), kFormatName));
-  if (metadata_text(file, io::kContentHash) != io::content_hash(file.metadata(), file.tensors()))
-    throw FileError(fmt::format("{}: damaged: the hash of its content is not the one stored in it; use another copy",
-                                file.source()));
+  io::check_content_hash(file, "use another copy");
   const std::string& values = metadata_text(file, kValues);
   if (values != kPacked && values != kMaster)
     throw FileError(fmt::format("{}: its values are {}, neither \"{}\" nor \"{}\"", file.source(), quote(values),

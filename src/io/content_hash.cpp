@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/xxh64.hpp"
+#include "weft/error.hpp"
 
 namespace weft::io {
 
@@ -30,6 +31,19 @@ std::string content_hash(const SafetensorsMetadata& metadata, std::vector<Tensor
     hash.add(t.data);
   }
   return fmt::format("{:016x}", hash.digest());
+}
+
+void add_content_hash(SafetensorsMetadata& metadata, const std::vector<TensorView>& tensors) {
+  metadata[kContentHash] = content_hash(metadata, tensors);
+}
+
+void check_content_hash(const SafetensorsFile& file, std::string_view cure) {
+  const auto stored = file.metadata().find(kContentHash);
+  if (stored == file.metadata().end())
+    throw FileError(fmt::format("{}: its metadata lacks \"{}\"; {}", file.source(), kContentHash, cure));
+  if (stored->second != content_hash(file.metadata(), file.tensors()))
+    throw FileError(
+        fmt::format("{}: damaged: the hash of its content is not the one stored in it; {}", file.source(), cure));
 }
 
 }  // namespace weft::io

@@ -9,6 +9,7 @@
 
 #include "graph/node.hpp"
 #include "io/safetensors.hpp"
+#include "nn/state_views.hpp"
 #include "tensor/element.hpp"
 
 namespace weft::nn {
@@ -156,18 +157,14 @@ void write_state(std::span<const NamedVariable> variables, const StateDict& stat
 
 void save_state(const std::filesystem::path& path, const StateDict& state) {
   std::vector<io::TensorView> views;
-  for (const NamedArray& array : state)
-    views.push_back({array.name, std::string(io::safetensors_dtype(array.dtype)), array.shape, array.bytes});
+  for (const NamedArray& array : state) views.push_back(view_of(array));
   io::write_safetensors(path, views, {{"format", "weft"}});
 }
 
 StateDict load_state(const std::filesystem::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   StateDict state;
-  for (const io::TensorView& view : file.tensors()) {
-    io::Array array = io::to_array(view, file.source());
-    state.push_back({view.name, array.dtype, std::move(array.shape), std::move(array.data)});
-  }
+  for (const io::TensorView& view : file.tensors()) state.push_back(named_array(view, file.source()));
   return state;
 }
 

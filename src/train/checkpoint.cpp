@@ -12,6 +12,7 @@
 #include "base/quote.hpp"
 #include "io/content_hash.hpp"
 #include "io/safetensors.hpp"
+#include "nn/state_views.hpp"
 #include "weft/error.hpp"
 
 namespace weft::train {
@@ -58,16 +59,17 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& c) {
   std::vector<io::TensorView> views;
   std::uint64_t bytes = 1 << 16;
   auto add = [&](const char* prefix, const nn::NamedArray& a) {
-    views.push_back({prefix + a.name, std::string(io::safetensors_dtype(a.dtype)), a.shape, a.bytes});
+    views.push_back(nn::view_of(a, prefix));
     bytes += a.bytes.size();
   };
   for (const nn::NamedArray& a : c.model) add(kModel, a);
   for (const nn::NamedArray& a : c.optimizer) add(kOptimizer, a);
   for (const nn::NamedArray& a : c.loss_scale) add(kLossScale, a);
-  if (c.random_state)
-    views.push_back({kRandom, std::string(io::safetensors_dtype(c.random_state->dtype)), c.random_state->shape,
-                     c.random_state->bytes});
-  metadata[io::kContentHash] = io::content_hash(metadata, views);
+  if (c.random_state) {
+    views.push_back(nn::view_of(*c.random_state));
+    views.back().name = kRandom;
+  }
+  io::add_content_hash(metadata, views);
   io::write_safetensors(path, views, metadata, {.keep_previous = true, .expected_bytes = bytes});
 }
 
@@ -98,9 +100,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
     foreign(file.source(), format == file.metadata().end()
                                ? "a safetensors file of another program, without a format of its own"
                                : fmt::format("its format is {}, not \"{}\"", quote(format->second), kFormat));
-  if (text_of(file, io::kContentHash) != io::content_hash(file.metadata(), file.tensors()))
-    throw FileError(fmt::format("{}: damaged: the hash of its content is not the one stored in it; use another copy",
-                                file.source()));
+  io::check_content_hash(file, "use another copy");
 
   Checkpoint c;
   c.config = run_config_from_json(text_of(file, "config"), file.source());
@@ -115,8 +115,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   c.best_step = number_of<std::int64_t>(file, "best_step");
   if (file.metadata().contains("best_loss")) c.best_loss = number_of<double>(file, "best_loss");
   for (const io::TensorView& view : file.tensors()) {
-    io::Array array = io::to_array(view, file.source());
-    nn::NamedArray named{view.name, array.dtype, std::move(array.shape), std::move(array.data)};
+    nn::NamedArray named = nn::named_array(view, file.source());
     if (view.name == kRandom) {
       c.random_state = std::move(named);
       continue;

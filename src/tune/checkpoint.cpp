@@ -5,6 +5,7 @@
 #include "base/file.hpp"
 #include "io/content_hash.hpp"
 #include "io/safetensors.hpp"
+#include "nn/state_views.hpp"
 #include "weft/error.hpp"
 
 namespace weft::tune {
@@ -25,10 +26,10 @@ void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkp
   std::vector<io::TensorView> views;
   std::uint64_t bytes = 1 << 16;
   for (const nn::NamedArray& array : checkpoint.state) {
-    views.push_back({array.name, std::string(io::safetensors_dtype(array.dtype)), array.shape, array.bytes});
+    views.push_back(nn::view_of(array));
     bytes += array.bytes.size();
   }
-  metadata[io::kContentHash] = io::content_hash(metadata, views);
+  io::add_content_hash(metadata, views);
   io::write_safetensors(path, views, metadata, {.keep_previous = true, .expected_bytes = bytes});
 }
 
@@ -40,11 +41,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   };
   if (text("format") != kFormat)
     throw FileError(fmt::format("{}: no checkpoint of weft tune; give the folder of such a run", path.string()));
-  if (text(io::kContentHash) != io::content_hash(file.metadata(), file.tensors()))
-    throw FileError(
-        fmt::format("{}: damaged: the hash of its content is not the one stored in it; remove it, and {} "
-                    "becomes the one to go on from if you rename it",
-                    path.string(), previous_path(path).string()));
+  io::check_content_hash(file, fmt::format("to go on from the checkpoint before it, rename {} to {}",
+                                           previous_path(path).string(), path.string()));
   Checkpoint checkpoint;
   checkpoint.run = parse_json(text("run"), path.string());
   const Json place = parse_json(text("place"), path.string());
@@ -55,10 +53,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   };
   checkpoint.first_validation = number("first_validation");
   checkpoint.best_validation = number("best_validation");
-  for (const io::TensorView& view : file.tensors()) {
-    io::Array array = io::to_array(view, file.source());
-    checkpoint.state.push_back({view.name, array.dtype, std::move(array.shape), std::move(array.data)});
-  }
+  for (const io::TensorView& view : file.tensors()) checkpoint.state.push_back(nn::named_array(view, file.source()));
   return checkpoint;
 }
 

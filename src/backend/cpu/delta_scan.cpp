@@ -33,15 +33,12 @@ class DeltaScanForward final : public SequenceTasks {
   }
 
   void bind(const Memory& memory) override {
-    const auto read = [&](std::size_t i) { return memory.at(kernel_.reads[i]); };
-    const auto values = [&](std::size_t i) { return reinterpret_cast<const T*>(read(i)); };
+    const auto values = [&](std::size_t i) { return reinterpret_cast<const T*>(memory.at(kernel_.reads[i])); };
     q_ = values(0), k_ = values(1), v_ = values(2), decay_ = values(3), beta_ = values(4), before_ = values(5);
     after_ = reinterpret_cast<T*>(memory.at(kernel_.outs[0]));
     y_ = reinterpret_cast<T*>(memory.at(kernel_.outs[1]));
     copy_.bind(memory);
-    if (cached_)
-      rows_ = {reinterpret_cast<const std::int32_t*>(read(6)), reinterpret_cast<const std::int32_t*>(read(7)),
-               kernel_.shapes[5][0]};
+    if (cached_) rows_.bind(kernel_, memory, 5);
   }
   std::string to_string() const override { return call_text(kernel_); }
 

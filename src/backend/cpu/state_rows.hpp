@@ -61,6 +61,12 @@ class SequenceTasks : public Prepared {
 struct SequenceRows {
   const std::int32_t *sequence = nullptr, *is_first = nullptr;
   Extent rows = 0;
+  /// Of a kernel with a cache, whose rows are operands behind operand `state`.
+  void bind(const kernel::CallKernel& kernel, const Memory& memory, std::size_t state) {
+    sequence = reinterpret_cast<const std::int32_t*>(memory.at(kernel.reads[state + 1]));
+    is_first = reinterpret_cast<const std::int32_t*>(memory.at(kernel.reads[state + 2]));
+    rows = kernel.shapes[state][0];
+  }
   Extent row(Extent s) const {
     if (!sequence) return s;
     return sequence[s] >= 0 && sequence[s] < rows ? sequence[s] : -1;

@@ -112,9 +112,7 @@ class StateScanForward final : public SequenceTasks, StateScanSpace<T> {
     copy_.bind(memory);
     after_ = this->out(memory, 0);
     y_ = this->out(memory, 1);
-    if (!cached_) return;
-    rows_ = {reinterpret_cast<const std::int32_t*>(memory.at(this->kernel_.reads[6])),
-             reinterpret_cast<const std::int32_t*>(memory.at(this->kernel_.reads[7])), this->kernel_.shapes[5][0]};
+    if (cached_) rows_.bind(this->kernel_, memory, 5);
   }
   std::string to_string() const override { return call_text(this->kernel_); }
 
@@ -310,8 +308,7 @@ class StateConvolution final : public SequenceTasks {
     y_ = reinterpret_cast<T*>(memory.at(kernel_.outs[1]));
     copy_.bind(memory);
     if (!cached_) return;
-    rows_ = {reinterpret_cast<const std::int32_t*>(read(4)), reinterpret_cast<const std::int32_t*>(read(5)),
-             kernel_.shapes[3][0]};
+    rows_.bind(kernel_, memory, 3);
     count_ = reinterpret_cast<const std::int32_t*>(read(6));
   }
   std::string to_string() const override { return call_text(kernel_); }

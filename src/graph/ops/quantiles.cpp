@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "graph/describe.hpp"
 #include "graph/op_families.hpp"
@@ -155,110 +157,83 @@ namespace {
 
 CaseInput some_nan() { return {.shape = {2, 4}, .values = {1, std::nan(""), 3, 2, 4, 1, 3, 2}}; }
 
+/// The row of `median`, or of its kin over the elements that are not NaN, which is called by `function`.
+template <class F>
+OpRow median_row(const std::string& name, std::string doc, F function) {
+  return {.name = name,
+          .family = "order",
+          .inputs = {{"x"}},
+          .attributes = {order_axis(), order_keepdims()},
+          .result = "that of x; positions i32",
+          .several_outputs = true,
+          .doc = std::move(doc),
+          .torch = fmt::format("(torch.{}(x, axis, keepdims)[0], None)", name),
+          .cases = {{"odd rows", {{{6, 51}}}},
+                    {"even, over axis 0", {{{36, 5}}}, {{"axis", Extent{0}}}},
+                    {"with NaN", {some_nan()}, {{"keepdims", true}}, false},
+                    {"integers", {{{6, 11}, -9, 9, DType::i32}}, {}, false}},
+          .errors =
+              {{"nothing", {{{4, 0}}}, {}, fmt::format("axis -1 is empty, and the {} of nothing has no value", name)}},
+          .apply = [function](const Arguments& a) {
+            return with_positions(function(a.input(0), a.small("axis"), ReduceOptions{a.boolean("keepdims")}));
+          }};
+}
+
+/// The row of `quantile`, or of its kin over the elements that are not NaN, which is called by `function`.
+template <class F>
+OpRow quantile_row(const std::string& name, std::string doc, F function) {
+  const auto by = [](double q, const char* interpolation) {
+    return CaseAttributes{{"q", q}, {"interpolation", std::string(interpolation)}};
+  };
+  return {.name = name,
+          .family = "order",
+          .inputs = {{"x", ops::DTypes::floats}},
+          .attributes = {{.name = "q", .type = AttributeType::number, .doc = "share of the elements below"},
+                         order_axis(),
+                         order_keepdims(),
+                         {.name = "interpolation",
+                          .type = AttributeType::choice,
+                          .default_value = std::string("linear"),
+                          .doc = "how to interpolate between two elements",
+                          .aliases = {"method"},
+                          .choices = {"linear", "lower", "higher", "nearest", "midpoint"}}},
+          .doc = std::move(doc),
+          .torch = fmt::format("torch.{}(x, q, axis, keepdims, interpolation=interpolation)", name),
+          .numpy = fmt::format("np.{}(x, q, axis, method=interpolation)", name),
+          .cases = {{"rows", {{{6, 50}}}, {{"q", 0.3}}},
+                    {"lower, over axis 0",
+                     {{{37, 5}}},
+                     {{"q", 0.77}, {"axis", Extent{0}}, {"interpolation", std::string("lower")}}},
+                    {"higher", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("higher")}, {"keepdims", true}}},
+                    {"nearest", {{{6, 51}}}, by(0.45, "nearest")},
+                    {"midpoint", {{{6, 50}}}, by(0.3, "midpoint")},
+                    {"the largest", {{{6, 50}}}, {{"q", 1.0}}},
+                    {"with NaN", {some_nan()}, {{"q", 0.5}}, false},
+                    {"with NaN, lower", {some_nan()}, by(0.4, "lower"), false}},
+          .errors = {{"beyond 1", {{{4}}}, {{"q", 1.5}}, "q is 1.5, outside of [0, 1]"},
+                     {"integers", {{{4}, 0, 5, DType::i32}}, {{"q", 0.5}}, "takes floats; cast x"},
+                     {"nothing", {{{4, 0}}}, {{"q", 0.5}}, fmt::format("the {} of nothing has no value", name)}},
+          .apply = [function](const Arguments& a) {
+            return Tensors{function(a.input(0), a.number("q"), a.small("axis"), ReduceOptions{a.boolean("keepdims")},
+                                    static_cast<QuantileInterpolation>(a.choice("interpolation")))};
+          }};
+}
+
 const std::vector<OpRow>& quantile_table() {
   static const std::vector<OpRow> rows = {
-      {.name = "median",
-       .family = "order",
-       .inputs = {{"x"}},
-       .attributes = {order_axis(), order_keepdims()},
-       .result = "that of x; positions i32",
-       .several_outputs = true,
-       .doc = "The element in the middle along an axis, the lower one of two, and where it was; NaN if one is NaN.",
-       .torch = "(torch.median(x, axis, keepdims)[0], None)",
-       .cases = {{"odd rows", {{{6, 51}}}},
-                 {"even, over axis 0", {{{36, 5}}}, {{"axis", Extent{0}}}},
-                 {"with NaN",
-                  {{.shape = {2, 4}, .values = {1, std::nan(""), 3, 2, 4, 1, 3, 2}}},
-                  {{"keepdims", true}},
-                  false},
-                 {"integers", {{{6, 11}, -9, 9, DType::i32}}, {}, false}},
-       .errors = {{"nothing", {{{4, 0}}}, {}, "axis -1 is empty, and the median of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) {
-             return with_positions(weft::median(a.input(0), a.small("axis"), {a.boolean("keepdims")}));
-           }},
-      {.name = "nanmedian",
-       .family = "order",
-       .inputs = {{"x"}},
-       .attributes = {order_axis(), order_keepdims()},
-       .result = "that of x; positions i32",
-       .several_outputs = true,
-       .doc = "The median of the elements along an axis that are not NaN, and where it was; NaN of none.",
-       .torch = "(torch.nanmedian(x, axis, keepdims)[0], None)",
-       .cases = {{"odd rows", {{{6, 51}}}},
-                 {"even, over axis 0", {{{36, 5}}}, {{"axis", Extent{0}}}},
-                 {"with NaN", {some_nan()}, {{"keepdims", true}}, false},
-                 {"integers", {{{6, 11}, -9, 9, DType::i32}}, {}, false}},
-       .errors = {{"nothing", {{{4, 0}}}, {}, "axis -1 is empty, and the nanmedian of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) {
-             return with_positions(weft::nanmedian(a.input(0), a.small("axis"), {a.boolean("keepdims")}));
-           }},
-      {.name = "quantile",
-       .family = "order",
-       .inputs = {{"x", ops::DTypes::floats}},
-       .attributes = {{.name = "q", .type = AttributeType::number, .doc = "share of the elements below"},
-                      order_axis(),
-                      order_keepdims(),
-                      {.name = "interpolation",
-                       .type = AttributeType::choice,
-                       .default_value = std::string("linear"),
-                       .doc = "how to interpolate between two elements",
-                       .aliases = {"method"},
-                       .choices = {"linear", "lower", "higher", "nearest", "midpoint"}}},
-       .doc = "The value below which a share q of the elements along an axis is, at rank q (n - 1); NaN if one is NaN.",
-       .torch = "torch.quantile(x, q, axis, keepdims, interpolation=interpolation)",
-       .numpy = "np.quantile(x, q, axis, method=interpolation)",
-       .cases = {{"rows", {{{6, 50}}}, {{"q", 0.3}}},
-                 {"lower, over axis 0",
-                  {{{37, 5}}},
-                  {{"q", 0.77}, {"axis", Extent{0}}, {"interpolation", std::string("lower")}}},
-                 {"higher", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("higher")}, {"keepdims", true}}},
-                 {"nearest", {{{6, 51}}}, {{"q", 0.45}, {"interpolation", std::string("nearest")}}},
-                 {"midpoint", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("midpoint")}}},
-                 {"the largest", {{{6, 50}}}, {{"q", 1.0}}},
-                 {"with NaN", {{.shape = {2, 4}, .values = {1, std::nan(""), 3, 2, 4, 1, 3, 2}}}, {{"q", 0.5}}, false}},
-       .errors = {{"beyond 1", {{{4}}}, {{"q", 1.5}}, "q is 1.5, outside of [0, 1]"},
-                  {"integers", {{{4}, 0, 5, DType::i32}}, {{"q", 0.5}}, "takes floats; cast x"},
-                  {"nothing", {{{4, 0}}}, {{"q", 0.5}}, "the quantile of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) {
-             return Tensors{weft::quantile(a.input(0), a.number("q"), a.small("axis"), {a.boolean("keepdims")},
-                                           static_cast<QuantileInterpolation>(a.choice("interpolation")))};
-           }},
-      {.name = "nanquantile",
-       .family = "order",
-       .inputs = {{"x", ops::DTypes::floats}},
-       .attributes = {{.name = "q", .type = AttributeType::number, .doc = "share of the elements below"},
-                      order_axis(),
-                      order_keepdims(),
-                      {.name = "interpolation",
-                       .type = AttributeType::choice,
-                       .default_value = std::string("linear"),
-                       .doc = "how to interpolate between two elements",
-                       .aliases = {"method"},
-                       .choices = {"linear", "lower", "higher", "nearest", "midpoint"}}},
-       .doc = "The value below which a share q of the elements along an axis is, NaN left out; NaN of none.",
-       .torch = "torch.nanquantile(x, q, axis, keepdims, interpolation=interpolation)",
-       .numpy = "np.nanquantile(x, q, axis, method=interpolation)",
-       .cases = {{"rows", {{{6, 50}}}, {{"q", 0.3}}},
-                 {"lower, over axis 0",
-                  {{{37, 5}}},
-                  {{"q", 0.77}, {"axis", Extent{0}}, {"interpolation", std::string("lower")}}},
-                 {"higher", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("higher")}, {"keepdims", true}}},
-                 {"nearest", {{{6, 51}}}, {{"q", 0.45}, {"interpolation", std::string("nearest")}}},
-                 {"midpoint", {{{6, 50}}}, {{"q", 0.3}, {"interpolation", std::string("midpoint")}}},
-                 {"the largest", {{{6, 50}}}, {{"q", 1.0}}},
-                 {"with NaN", {some_nan()}, {{"q", 0.5}}, false},
-                 {"with NaN, lower", {some_nan()}, {{"q", 0.4}, {"interpolation", std::string("lower")}}, false}},
-       .errors = {{"beyond 1", {{{4}}}, {{"q", 1.5}}, "q is 1.5, outside of [0, 1]"},
-                  {"integers", {{{4}, 0, 5, DType::i32}}, {{"q", 0.5}}, "takes floats; cast x"},
-                  {"nothing", {{{4, 0}}}, {{"q", 0.5}}, "the nanquantile of nothing has no value"}},
-       .apply =
-           [](const Arguments& a) {
-             return Tensors{weft::nanquantile(a.input(0), a.number("q"), a.small("axis"), {a.boolean("keepdims")},
-                                              static_cast<QuantileInterpolation>(a.choice("interpolation")))};
-           }},
+      median_row("median",
+                 "The element in the middle along an axis, the lower one of two, and where it was; NaN if one is NaN.",
+                 [](const auto&... given) { return weft::median(given...); }),
+      median_row("nanmedian",
+                 "The median of the elements along an axis that are not NaN, and where it was; NaN of none.",
+                 [](const auto&... given) { return weft::nanmedian(given...); }),
+      quantile_row(
+          "quantile",
+          "The value below which a share q of the elements along an axis is, at rank q (n - 1); NaN if one is NaN.",
+          [](const auto&... given) { return weft::quantile(given...); }),
+      quantile_row("nanquantile",
+                   "The value below which a share q of the elements along an axis is, NaN left out; NaN of none.",
+                   [](const auto&... given) { return weft::nanquantile(given...); }),
   };
   return rows;
 }

@@ -21,10 +21,10 @@ constexpr Extent kDeltaStretch = 8;   // steps whose q and k are in workgroup me
 
 /// A workgroup has some columns of a head's states for all steps. A thread has some keys of a column; the threads of a column add up
 /// what they know of v once a step, and y once a stretch of steps.
-class DeltaScanWriter : StateWriter {
+class DeltaScanWriter : ScanWriter {
  public:
   DeltaScanWriter(const CallKernel& kernel, const Target& target, bool cached)
-      : StateWriter(kernel, target, cached),
+      : ScanWriter(kernel, target, cached),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         groups_(kernel.shapes[0][2]),
@@ -38,15 +38,7 @@ class DeltaScanWriter : StateWriter {
         stretch_(std::min(steps_, kDeltaStretch)) {}
 
   RenderedDispatch write() {
-    const bool in_place = kernel_.outs[0] == kernel_.reads[5];
-    for (std::size_t i = 0; i < 5; ++i) reads_[i] = bindings_.add(kernel_.reads[i], false);
-    after_ = bindings_.add(kernel_.outs[0], true);
-    state_ = in_place || cached_ ? after_ : bindings_.add(kernel_.reads[5], false);
-    y_ = bindings_.add(kernel_.outs[1], true);
-    bind_rows(5);
-    bindings_.forbid_vectors(after_);
-    bindings_.forbid_vectors(y_);
-    bindings_.resolve();
+    bind_scan();
     shader_.threads = static_cast<int>(kDeltaThreads);
     shader_.share("q_of_steps", "f32", stretch_ * padded_);
     shader_.share("k_of_steps", "f32", stretch_ * padded_);
@@ -71,7 +63,7 @@ class DeltaScanWriter : StateWriter {
     line(fmt::format("let part = {};", divided("thread", columns_)));
     line(fmt::format("let is_there = part < {}u && block * {}u + place < {}u;", parts_, columns_, width_));
     line(fmt::format("let column = min(block * {}u + place, {}u);", columns_, width_ - 1));
-    declare_row(5);
+    declare_row(kScanState);
     line(fmt::format("let states = (slot * {}u + head) * {}u + column;", heads_, keys_ * width_));
     line(fmt::format("var state: array<f32, {}>;", each_));
     each_key(fmt::format("if (has_state) {{ state[i] = {}; }}", load(state_, at_key())));
@@ -144,7 +136,6 @@ class DeltaScanWriter : StateWriter {
   const Extent batch_, steps_, groups_, keys_, heads_, width_;
   const Extent each_, parts_, columns_;  // keys of a thread, threads of a column, columns of a workgroup
   const Extent padded_, stretch_;
-  int reads_[5] = {}, state_ = 0, after_ = 0, y_ = 0;
   ShaderPieces shader_;
 };
 
@@ -156,7 +147,7 @@ bool accepts_delta_scan(const graph::Call& call) {
 
 void render_delta_scan(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   const bool cached = kernel::attributes_of<graph::DeltaScanAttributes>(kernel).cached;
-  if (cached) copy_cache(kernel, 5, target, scratch, rendered);
+  if (cached) copy_cache(kernel, kScanState, target, scratch, rendered);
   if (kernel.shapes[0].numel() == 0 || kernel.shapes[2].numel() == 0) return;
   rendered.dispatches.push_back(DeltaScanWriter(kernel, target, cached).write());
 }

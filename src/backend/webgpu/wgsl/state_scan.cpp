@@ -23,10 +23,10 @@ constexpr Extent kShortText = 8;     // steps that a thread of a convolution tak
 /// A thread has some states of a channel for all steps; as many threads as a channel needs are neighbours. The workgroup's
 /// channels belong to one group, so they read the same b and c, which a stretch of steps finds in workgroup memory. Parts of y are
 /// summed once a stretch.
-class StateScanWriter : StateWriter {
+class StateScanWriter : ScanWriter {
  public:
   StateScanWriter(const CallKernel& kernel, const Target& target, bool cached)
-      : StateWriter(kernel, target, cached),
+      : ScanWriter(kernel, target, cached),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         heads_(kernel.shapes[0][2]),
@@ -42,15 +42,7 @@ class StateScanWriter : StateWriter {
         in_group_(heads_ / groups_ * width_) {}
 
   RenderedDispatch write() {
-    const bool in_place = kernel_.outs[0] == kernel_.reads[5];
-    for (std::size_t i = 0; i < 5; ++i) reads_[i] = bindings_.add(kernel_.reads[i], false);
-    after_ = bindings_.add(kernel_.outs[0], true);
-    state_ = in_place || cached_ ? after_ : bindings_.add(kernel_.reads[5], false);
-    y_ = bindings_.add(kernel_.outs[1], true);
-    bind_rows(5);
-    bindings_.forbid_vectors(after_);
-    bindings_.forbid_vectors(y_);
-    bindings_.resolve();
+    bind_scan();
     shader_.threads = kScanThreads;
     shader_.share("b_of_steps", "f32", stretch_ * padded_);
     shader_.share("c_of_steps", "f32", stretch_ * padded_);
@@ -74,7 +66,7 @@ class StateScanWriter : StateWriter {
     line(fmt::format("let is_there = column < {}u && thread < {}u;", in_group_, columns_ * parts_));
     line(fmt::format("let channel = shared_by * {0}u + min(column, {1}u);", in_group_, in_group_ - 1));
     line(fmt::format("let head = {};", divided("channel", width_)));
-    declare_row(5);
+    declare_row(kScanState);
     line(fmt::format("let states = (slot * {}u + channel) * {}u;", heads_ * width_, states_));
     line(fmt::format("var state: array<f32, {}>;", each_));
     if (shares_rate_)
@@ -140,7 +132,6 @@ class StateScanWriter : StateWriter {
   const bool shares_rate_;
   const Extent each_, parts_, columns_;  // states of a thread, threads of a channel, channels of a workgroup
   const Extent padded_, stretch_, in_group_;
-  int reads_[5] = {}, state_ = 0, after_ = 0, y_ = 0;
   ShaderPieces shader_;
 };
 
@@ -254,7 +245,7 @@ bool accepts_state_scan(const graph::Call& call) {
 
 void render_state_scan(const CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered) {
   const bool cached = kernel::attributes_of<graph::StateScanAttributes>(kernel).cached;
-  if (cached) copy_cache(kernel, 5, target, scratch, rendered);
+  if (cached) copy_cache(kernel, kScanState, target, scratch, rendered);
   if (kernel.shapes[0].numel() == 0 || kernel.shapes[3].numel() == 0) return;
   rendered.dispatches.push_back(StateScanWriter(kernel, target, cached).write());
 }

@@ -68,6 +68,28 @@ class StateWriter {
   std::string text_;
 };
 
+inline constexpr std::size_t kScanState = 5;  // the operand of a scan that is the state before the first step
+
+/// A scan: five operands of steps, then the state; results are the state after the last step, and y.
+class ScanWriter : protected StateWriter {
+ protected:
+  using StateWriter::StateWriter;
+
+  void bind_scan() {
+    const kernel::Operand &before = kernel_.reads[kScanState], &after = kernel_.outs[0];
+    for (std::size_t i = 0; i < kScanState; ++i) reads_[i] = bindings_.add(kernel_.reads[i], false);
+    after_ = bindings_.add(after, true);
+    state_ = after == before || cached_ ? after_ : bindings_.add(before, false);
+    y_ = bindings_.add(kernel_.outs[1], true);
+    bind_rows(kScanState);
+    bindings_.forbid_vectors(after_);
+    bindings_.forbid_vectors(y_);
+    bindings_.resolve();
+  }
+
+  int reads_[kScanState] = {}, state_ = 0, after_ = 0, y_ = 0;
+};
+
 /// A cache that must stay is copied, and the copy changed in place.
 inline void copy_cache(const kernel::CallKernel& kernel, std::size_t state, const Target& target, Scratch& scratch,
                        Rendered& rendered) {
