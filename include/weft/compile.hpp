@@ -127,7 +127,7 @@ CompiledCall<F> compile(F function) {
 /// The plan that would compute `tensor`: kernels, shapes, bytes, FLOPs, buffers.
 std::string explain(const Tensor& tensor, bool source = false);
 
-/// The compiler's switches of a session, for tests and for finding faults, and its precision of products. Environment:
+/// The switches of a session's compiler, for tests and for debugging, and the precision of its products. Environment:
 /// WEFT_DISABLE=fusion,rewrites,... and WEFT_PRODUCTS=exact, high or medium. Plans made after a change follow it.
 struct CompileSettings {
   bool fusion = true;            // off: one kernel for each op

@@ -11,8 +11,8 @@ namespace weft {
 /// d sum(seed * output) / d input for every input. An input may be any value that output was made from, Variables included.
 /// `seed` defaults to 1 and may be left out only for outputs with one element. An input that output does not depend on gets
 /// zeros.
-/// Errors  UsageError: a non-scalar output without seed; a value below output was made from an input, and `eval` has let go of
-///         it. ShapeError: seed's shape differs. DTypeError: output is not a float.
+/// Errors  UsageError: a non-scalar output without seed; output depends on an input through a value that `eval` has released.
+///         ShapeError: seed's shape differs. DTypeError: output is not a float.
 std::vector<Tensor> grad(const Tensor& output, std::span<const Tensor> inputs, const Tensor& seed = {},
                          Where where = Where::current());
 inline std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs, const Tensor& seed = {},
@@ -25,8 +25,8 @@ std::vector<Tensor> grad(const Tensor& output, std::span<const Variable> inputs,
 /// Another node with the value of x. Functions of it can be differentiated without reaching other uses of x. Nothing is copied.
 [[nodiscard]] Tensor alias(const Tensor& x);
 
-/// While this object exists, `eval` on this thread does not let go of inputs, so gradients of evaluated values can be taken with
-/// respect to any of them. The transforms of functions (vjp, jacobian, grad(f)) hold one while they call the function.
+/// While this object exists, `eval` on this thread does not release inputs, so gradients of evaluated values can be taken with
+/// respect to all of them. The transforms of functions (vjp, jacobian, grad(f)) hold one while they call the function.
 class KeepHistory {
  public:
   KeepHistory();
@@ -36,7 +36,7 @@ class KeepHistory {
 };
 
 /// The gradient of f with respect to its first argument: grad([](Tensor v) { return sum(sin(v)); })(x). Other values that f
-/// reads are constants, also if they are x itself.
+/// reads are constants, even x itself if f captures it.
 template <class F>
 auto grad(F f, Where where = Where::current()) {
   return [f, where](const Tensor& x, const auto&... others) {

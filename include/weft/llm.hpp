@@ -29,9 +29,9 @@ struct Rendered;
 
 namespace weft::llm {
 
-/// What the tensors of a model without a config.json do not tell. 0 and "": not given.
+/// Facts that cannot be derived from the tensors of a model without a config.json. 0 and "": not given.
 struct ModelHints {
-  std::string architecture = {};  ///< a model_type of transformers, where names of tensors do not tell it
+  std::string architecture = {};  ///< a model_type of transformers, if names of tensors do not show it
   Extent heads = 0;               ///< of queries
   Extent experts_per_token = 0;   ///< of a mixture
   Extent groups = 0;              ///< of Mamba-2
@@ -39,7 +39,7 @@ struct ModelHints {
   Extent context = 0;             ///< positions that the model was trained with; 2048 by default
 };
 
-/// What one device has of a model: the layers [first_layer, first_layer + layers), with their weights and caches. The first part
+/// The part of a model on one device: the layers [first_layer, first_layer + layers), with their weights and caches. The first part
 /// also has the table of tokens, the last one the head.
 struct ModelPart {
   Device device;
@@ -47,20 +47,20 @@ struct ModelPart {
   std::uint64_t weight_bytes = 0, cache_bytes = 0;
 };
 
-/// A model that was loaded.
+/// Report of a load.
 struct ModelLoad {
   double seconds = 0;
-  bool was_packed = false;  ///< its weights were mapped from the file that an earlier load has kept
+  bool was_packed = false;  ///< the weights were mapped from the packed file of an earlier load
   Device device;            ///< the first, of several
   std::uint64_t weight_bytes = 0, cache_bytes = 0;
   std::vector<ModelPart> parts = {};  ///< one for each device
 };
 
-/// Low-rank changes of a model's matrices (LoRA), which were trained apart from it: a folder of PEFT with adapter_config.json and
-/// adapter_model.safetensors, or a GGUF file of llama.cpp. Either goes with a model in either kind of file.
+/// A low-rank adapter (LoRA) of a model's matrices: a folder of PEFT with adapter_config.json and adapter_model.safetensors, or a
+/// GGUF file of llama.cpp. Both kinds of adapters work with models in both kinds of files.
 struct AdapterUse {
   std::filesystem::path path;
-  double scale = 1;  ///< by which the changes are multiplied
+  double scale = 1;  ///< factor of the adapter
 };
 
 struct LoadOptions {
@@ -77,40 +77,40 @@ struct LoadOptions {
   /// On the CPU: packed weights of 16 MB or more are kept in the cache folder (WEFT_CACHE_DIR), and mapped from there the next
   /// time. The files take at most a tenth of the disk, and may be removed at any time.
   bool keep_packed = true;
-  /// Of models with states (Mamba): bytes for copies of states at earlier tokens, from which a prompt that differs from the last
-  /// one goes on. 0: none; such a prompt is then read from its start.
+  /// For models with states (Mamba): bytes for copies of states at earlier tokens. A prompt that differs from the last one continues
+  /// from such a copy. 0: no copies; such a prompt is read from its start.
   std::uint64_t state_memory = std::uint64_t{256} << 20;
   /// Bytes that weights and cache may take together; 0: no such limit. UsageError if they do not suffice. With several devices
-  /// each may take them. A CPU beside GPUs has no limit, and takes the layers for which they have no room.
+  /// the limit holds for each GPU. A CPU beside GPUs has no limit, and takes the layers for which the GPUs have no room.
   std::uint64_t device_memory = 0;
   std::string chat_template = {};  ///< its text, in place of the model's own
-  /// Of a GGUF file: the file with the tower and projector of a model that sees images (an mmproj file). Empty: one beside the model,
-  /// whose name has "mmproj" in it, if it belongs to the model; `describe` names it in a note. "none": none. FileError for a file
-  /// of another model.
+  /// For a GGUF file: the file with the vision tower and projector of the model (an mmproj file). Empty: a file beside the model
+  /// whose name contains "mmproj", if it belongs to the model; a note of `describe` names it. "none": no such file. FileError for a
+  /// file of another model.
   std::filesystem::path mmproj = {};
-  /// What these add to the model's products is computed beside them; the matrices stay as they are, in blocks too. Tensors that an
-  /// adapter holds as a whole, and its tables of tokens, take the place of the model's. FileError for an adapter of another model, and
-  /// for kinds that are not read.
+  /// Adapters are computed beside the model's products; the matrices do not change and may be in blocks. Whole tensors and tables of
+  /// tokens in an adapter replace those of the model. FileError for an adapter of another model, and for kinds of adapters that Weft
+  /// does not read.
   std::vector<AdapterUse> adapters = {};
-  /// Adds the adapters to the matrices while they are read, so that a token costs what it costs without an adapter. Matrices in blocks
+  /// Adds the adapters to the matrices while they are read, so that a token takes as long as without an adapter. Matrices in blocks
   /// become F16, which takes more memory; the others keep their types.
   bool merge_adapters = false;
   Device device = default_device();
-  /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; states of tokens go
-  /// from one to the next through the host, 4 bytes an element. Empty: all of the model is on `device`.
+  /// The layers are divided over these devices, in this order. Each keeps weights and caches of its layers; activations go
+  /// from one to the next through the host, 4 bytes per element. Empty: the whole model is on `device`.
   std::vector<Device> devices = {};
-  /// The shares of the devices in the bytes of weights and caches, {3, 1} for three quarters and one. Empty: equal shares, but
-  /// see `device_memory`.
+  /// The shares of the devices in the bytes of weights and caches: {3, 1} gives the first device three quarters. Empty: equal
+  /// shares, but see `device_memory`.
   std::vector<double> split = {};
   /// In place of shares: the number of layers of each device. The last number may be left out; that device takes the rest.
   std::vector<Extent> layers = {};
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};  ///< bytes of weights
   /// For a safetensors file, or a folder without config.json.
   ModelHints hints = {};
-  std::function<void(const ModelLoad&)> on_load = {};  ///< called once the model is there
+  std::function<void(const ModelLoad&)> on_load = {};  ///< called when the model is loaded
 };
 
-/// How the next token is drawn; SampleSetting says what each number does.
+/// How the next token is drawn; SampleSetting (weft/inference.hpp) explains each number.
 struct Sampling {
   double temperature = 0.8;  ///< 0: always the most probable token
   Extent top_k = 40;
@@ -128,15 +128,15 @@ struct GenerateOptions {
   Sampling sampling = {};
   std::vector<std::string> stop = {};  ///< texts that end the generation; they are not part of the result
   bool log_probabilities = false;
-  /// List this many of the most probable tokens (0 to 20) with each token, with their log-probabilities and its own.
+  /// Lists with each token this many of the most probable tokens (0 to 20), with their log-probabilities and that of the token.
   Extent top_log_probabilities = 0;
   bool keep_special = false;  ///< special tokens are part of the text, except those that end it
-  bool parse_special = true;  ///< of prompts given as text: whether special tokens written out in them become tokens
-  /// What the text must be: only tokens that fit are drawn, whatever the sampling asks for, and the text ends where it is whole,
-  /// or at `max_tokens`. Guesses that do not fit are dropped.
+  bool parse_special = true;  ///< whether the text of a special token in a prompt becomes that token
+  /// What the text must fit: only tokens that fit are drawn, whatever the sampling settings are, and the text ends when it is
+  /// complete, or at `max_tokens`. Guesses that do not fit are dropped.
   std::optional<Grammar> grammar = {};
-  /// The grammar says what comes after this text, and anything may come before it. Empty: the grammar says the whole text. A
-  /// chat whose template opens a reasoning sets "</think>" itself.
+  /// The grammar applies to what comes after this text; anything may come before it. Empty: the grammar applies to the whole text.
+  /// A chat whose template opens reasoning sets "</think>" itself.
   std::string grammar_after = {};
   bool grammar_is_optional = false;  ///< the text may end without `grammar_after`
   Extent draft = 0;             ///< tokens guessed from the text so far and checked together; the result stays the same
@@ -157,7 +157,7 @@ struct ContentPart {
 /// A message of a conversation. Its contents are text for the template, and never become special tokens.
 struct Message {
   std::string role, content;
-  std::string reasoning = {};  ///< thoughts before the content, as `reasoning_content`; empty: none
+  std::string reasoning = {};  ///< reasoning before the content, as `reasoning_content`; empty: none
   /// Calls that the assistant made: a JSON list such as [{"type": "function", "function": {"name": ..., "arguments": {...}}}].
   std::string tool_calls = {};
   std::string name = {}, tool_call_id = {};  ///< of a tool's answer
@@ -209,13 +209,13 @@ std::shared_ptr<Engine> engine_of(const Model& model);
 Model planned_model(const std::filesystem::path& path, const LoadOptions& options);
 }  // namespace detail
 
-/// What a model goes on from: tokens, and rows of images between them. Copies share the images.
+/// What a model continues: tokens, and rows of images between them. Copies share the images.
 class Prompt {
  public:
   Prompt() = default;
   explicit Prompt(std::vector<std::int32_t> tokens) : tokens_(std::move(tokens)) {}
-  /// Each row of an image has an id below -1. The model gives the same image the same ids, and every other image others; so a
-  /// prompt that begins as the last one did, with the same images, is not computed again.
+  /// Each row of an image has an id below -1. Equal images have equal ids, and other images have other ids. So the beginning that a
+  /// prompt shares with the last one is not computed again, images included.
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
   std::size_t size() const { return tokens_.size(); }
   bool empty() const { return tokens_.empty(); }
@@ -277,7 +277,7 @@ struct Perplexity {
   Extent tokens = 0;     ///< number of predicted tokens
 };
 
-/// How the states of a text's tokens become one row: their mean, or that of the last token, which has seen all others.
+/// How the states of a text's tokens become one row: their mean, or the state of the last token, which depends on all others.
 enum class Pooling { mean, last };
 struct EmbedOptions {
   Pooling pooling = Pooling::mean;
@@ -304,11 +304,11 @@ class Model {
   /// Continues a text. Special tokens written out in the text count as special tokens, unless `parse_special` is false.
   Generation generate(std::string_view prompt, const GenerateOptions& options = {}) const;
   Generation generate(std::span<const std::int32_t> prompt, const GenerateOptions& options = {}) const;
-  /// Runs several prompts, `LoadOptions::sequences` of them in parallel; returns a result for each prompt. Prompt i draws by
-  /// `batch_seed(seed, i)`: equal prompts get different texts, each the text of the prompt alone with that seed.
+  /// Runs several prompts, `LoadOptions::sequences` of them in parallel; returns a result for each prompt. Prompt i draws with
+  /// `batch_seed(seed, i)`: equal prompts get different texts, each the text that the prompt gets alone with that seed.
   std::vector<Result> generate_batch(std::span<const std::string> prompts, const GenerateOptions& options = {}) const;
 
-  /// Throws the UsageError for a number out of its range that a generation with these options would throw.
+  /// Errors: the UsageError that a generation with these options would throw for a number out of range.
   void check(const GenerateOptions& options) const;
   /// Logits after each of the tokens, [tokens, vocabulary]; rows of images count as tokens.
   std::vector<float> forward(std::span<const std::int32_t> tokens) const;
@@ -334,9 +334,9 @@ class Model {
   /// Errors: UsageError if the model has no template, for invalid JSON, and for input that the template refuses.
   std::string render(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
   std::vector<std::int32_t> chat_tokens(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
-  /// The prompt of `chat`, with the images of the messages. Images are resized here, and seen when the prompt is first run. Any
-  /// thread may call it. Errors: UsageError as `render`, for images of a wrong shape, for images that the template does not
-  /// place, and for a model that reads none.
+  /// The prompt of `chat`, with the images of the messages. Images are resized here; the vision tower runs when the prompt is
+  /// first run. Any thread may call this function. Errors: UsageError as `render`, for images of a wrong shape, for images that the
+  /// template does not place, and for a model that reads no images.
   Prompt chat_prompt(const std::vector<Message>& messages, const ChatOptions& chat = {}) const;
   /// A text with images, where the text has the model's image marker (often "<image>"). Special tokens written out in the text
   /// count as special tokens. Errors: UsageError unless there is one marker for each image.
@@ -350,7 +350,7 @@ class Model {
   std::vector<ModelPart> parts() const;  ///< what each device has; one part for a model on one device
   bool has_template() const;
   bool reads_images() const;
-  /// What users should know of how the files were read, a sentence each: the mmproj file that was found, and what was left out.
+  /// Notes for users on how the files were read, a sentence each: the mmproj file that was found, and parts that were not loaded.
   const std::vector<std::string>& notes() const;
   /// Architecture, sizes, bytes on the device; with `graph` the model's graph.
   std::string describe(bool graph = false) const;
@@ -365,8 +365,8 @@ class Model {
   std::shared_ptr<detail::Engine> engine_;
 };
 
-/// Generations that run side by side, of which any may begin and end at any time. A step gives each of them a token, by one pass
-/// over all of them. Other prompts change neither the draws nor, on the CPU, the bits of a text.
+/// Generations that run side by side; each may begin and end at any time. A step gives each of them a token, by one pass over all.
+/// Other prompts in the batch change neither the draws of a text nor, on the CPU, its bits.
 ///
 ///   Batch batch(model);
 ///   const auto id = batch.add(model.encode("The sea is"), {.max_tokens = 20});
@@ -374,7 +374,7 @@ class Model {
 ///     for (const Batch::Progress& p : batch.step())
 ///       if (p.has_ended) std::puts(batch.result(p.id).text.c_str()), batch.remove(p.id);
 ///
-/// One thread at a time; it is the one generation of its model.
+/// One thread at a time. While a Batch exists, its model runs no other generation.
 class Batch {
  public:
   using Id = std::uint64_t;
@@ -382,10 +382,10 @@ class Batch {
     Id id;
     std::string piece;  ///< text that became certain: whole UTF-8 characters, never part of a stop text; may be empty
     bool has_ended = false;
-    std::string error = {};  ///< why the generation failed; empty: it did not. The others go on
+    std::string error = {};  ///< why the generation failed; empty: it did not. The others continue
   };
 
-  /// Errors: UsageError if another generation of the model is under way.
+  /// Errors: UsageError if another generation of the model is running.
   explicit Batch(const Model& model);
   ~Batch();
   Batch(Batch&&) noexcept;
@@ -393,16 +393,16 @@ class Batch {
   /// Number of generations that can be added: `LoadOptions::sequences` less those that have not been removed.
   int room() const;
   bool empty() const;  ///< whether all generations have been removed
-  /// Begins a generation. Takes the sequence whose cache has most of the prompt. `draft` has no effect. Errors: UsageError for
+  /// Begins a generation. Uses the sequence whose cache has most of the prompt. `draft` has no effect. Errors: UsageError for
   /// options out of range, a prompt that is empty or does not fit the context, and a batch whose sequences are all taken.
   Id add(Prompt prompt, GenerateOptions options);
   Id add(std::vector<std::int32_t> prompt, GenerateOptions options) {
     return add(Prompt(std::move(prompt)), std::move(options));
   }
   /// Reads a part of a prompt, of one generation after the other, and gives a token to each generation whose prompt has been read.
-  /// Returns those that went on. A generation ends by itself, by its `cancel`, or with an error.
+  /// Returns the generations that made progress. A generation ends by itself, by its `cancel`, or with an error.
   std::vector<Progress> step();
-  /// What there is of a text; all of it once the generation has ended.
+  /// The text so far; complete when the generation has ended.
   const Result& result(Id id) const;
   /// Ends a generation, wherever it is, and makes room for another.
   void remove(Id id);

@@ -29,8 +29,8 @@ class Variable;
 /// The end of an axis, in slices.
 inline constexpr Extent kEnd = INT64_MAX;
 
-/// Positions start, start + step, ... before stop along an axis. Negative positions count from the end; positions outside are
-/// left out. The default start is the first position, or the last one with a negative step.
+/// Positions start, start + step, ... before stop along an axis. Negative positions count from the end; positions outside the
+/// axis are skipped. The default start is the first position, or the last one with a negative step.
 struct Slice {
   static constexpr Extent kStart = INT64_MIN;
   Extent start = kStart, stop = kEnd, step = 1;
@@ -68,9 +68,9 @@ class Tensor {
   Tensor named(std::string_view label, Where where = Where::current()) const;
   const std::string& label(Where where = Where::current()) const;
 
-  /// Computes the value now (and every pending update of a Variable on this device). This handle then lets go of what the value
-  /// was made from, unless that includes a Variable that requires a gradient: so a loop like `state = f(state).eval()` keeps
-  /// nothing of earlier steps, and no gradient flows from `state` to them. Asking for elements (`item`, printing) keeps it all.
+  /// Computes the value now (and every pending update of a Variable on this device). Then the handle releases the inputs of the
+  /// value, unless a Variable that requires a gradient is among them. So a loop like `state = f(state).eval()` keeps nothing of
+  /// earlier steps, and no gradient flows from `state` to them. Reading elements (`item`, printing) releases nothing.
   const Tensor& eval(Where where = Where::current()) const;
   /// The one element of a tensor with one element. Errors: ShapeError if there are more; DTypeError if T is not its dtype.
   template <class T>
@@ -238,7 +238,7 @@ WEFT_ASSIGNMENT(*=)
 WEFT_ASSIGNMENT(/=)
 #undef WEFT_ASSIGNMENT
 
-/// Prints rows and columns like NumPy, then dtype and shape; evaluates the value. Leaves out the middle of long axes.
+/// Prints rows and columns like NumPy, then dtype and shape; evaluates the value. Omits the middle of long axes.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // ---- Variables ------------------------------------------------------------------------------------------------------
@@ -280,12 +280,12 @@ class Variable {
   std::shared_ptr<graph::Cell> cell_;
 };
 
-/// A Variable that may be gone: it does not keep the state alive. For what the Variable itself keeps alive, such as its hooks.
+/// A reference that does not keep the state of a Variable alive, for objects that the Variable itself owns, such as its hooks.
 class WeakVariable {
  public:
   WeakVariable() = default;
   WeakVariable(const Variable& variable) : cell_(variable.cell()) {}
-  /// The Variable; undefined if it is gone.
+  /// The Variable; undefined if its state was freed.
   Variable lock() const {
     Variable variable;
     variable.cell_ = cell_.lock();
@@ -302,7 +302,7 @@ class WeakVariable {
 /// earlier shared variable may be given again only all together, in the same order.
 Variable flatten_together(std::span<const Variable> variables, std::string_view name);
 
-/// Computes all the tensors in one run; each handle lets go of inputs as with Tensor::eval.
+/// Computes all the tensors in one run; each handle releases inputs as Tensor::eval does.
 void eval(std::span<const Tensor* const> tensors);
 void eval(std::span<const Tensor> tensors);
 template <std::same_as<Tensor>... Tensors>

@@ -110,7 +110,7 @@ class AlphaDropout : public Module {
  private:
   double p_;
 };
-/// The same of whole channels of x [N, C, ...].
+/// AlphaDropout of whole channels of x [N, C, ...].
 class FeatureAlphaDropout : public Module {
  public:
   /// Errors: UsageError unless 0 <= p < 1.

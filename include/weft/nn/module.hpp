@@ -91,9 +91,9 @@ class Module {
 
   /// Parameters and buffers by their dotted names.
   StateDict state_dict() const;
-  /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; nothing is
-  ///         changed then. PyTorch's num_batches_tracked beside running_mean is ignored. If `strict` is false, missing and unknown names are ignored. Arrays of other dtypes are cast if that
-  ///         loses nothing (`cast_state`), and with `lossy` always.
+  /// Errors  UsageError that lists every name missing and unknown and every shape or dtype that differs; then nothing is
+  ///         changed. If `strict` is false, missing and unknown names are ignored; PyTorch's num_batches_tracked beside
+  ///         running_mean always is. Arrays of other dtypes are cast if that loses nothing (`cast_state`), and with `lossy` always.
   void load_state_dict(const StateDict& state, bool strict = true, bool lossy = false);
   /// As safetensors. Errors: FileError; `load` also as `load_state_dict`.
   void save(const std::filesystem::path& path) const;

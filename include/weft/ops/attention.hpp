@@ -25,8 +25,9 @@ struct AttentionOptions {
   double dropout = 0;  ///< probability that a share becomes 0; the others are divided by 1 - dropout
 };
 
-/// softmax(scale q k^T + mask - slopes |i - j|) v with dropped shares, where exp(sinks) is one more part of the sum. No device stores the scores, forward or backward (except for the gradient
-/// of the mask; without `causal`, slopes are a mask). A query that sees no key gets 0, and so do its gradients; PyTorch gives NaN before 2.5, and 0 since.
+/// softmax(scale q k^T + mask - slopes |i - j|) v with dropped shares, where exp(sinks) is one more part of the sum. No device
+/// stores the scores, forward or backward, except for the gradient of the mask; without `causal`, slopes are a mask. A query that
+/// sees no key gets 0, and so do its gradients; PyTorch gives NaN before 2.5, and 0 since.
 ///
 /// Shapes    q [B, H, T, D]; k, v [B, Hkv, S, D] where Hkv divides H: neighbouring query heads share a key head; mask broadcasts
 ///           against [B, H, T, S] -> [B, H, T, D]
