@@ -5,7 +5,6 @@ import http.client
 import json
 import pathlib
 import re
-import signal
 import socket
 import ssl
 import struct
@@ -18,6 +17,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
 import tiny_model  # noqa: E402
+from command_server import CommandServer, ask  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 SECRET, WEAK, OTHER = "secret-token-of-the-owner", "weak-token-without-scopes", "other-token-with-scopes"
@@ -44,42 +44,22 @@ class Server(unittest.TestCase):
         (path / "data").mkdir()
         tiny_model.put_model(path / "first")
         (path / "data" / "text.txt").write_text("row, row, row your boat, gently down the stream\n" * 200)
-        cls.log = open(path / "log", "w+")
-        cls.process = subprocess.Popen([WEFT, "operations", "serve", "--http", "127.0.0.1:0", "--token-file", path / "tokens.json", "--device", "cpu",
-                                        "--allow-read", path, "--allow-write", path / "data", "--model", f"first={path}/first"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=cls.log)
-        for _ in range(600):
-            text = (path / "log").read_text()
-            if found := re.search(r"serving \d+ operations on http://127.0.0.1:(\d+)\n", text):
-                break
-            time.sleep(0.05)
-        else:
-            raise RuntimeError(f"no server: {text}")
-        cls.port = int(found[1])
+        cls.server = CommandServer([WEFT, "operations", "serve", "--http", "127.0.0.1:0", "--token-file", path / "tokens.json", "--device", "cpu",
+                                    "--allow-read", path, "--allow-write", path / "data", "--model", f"first={path}/first"],
+                                   path / "log", r"serving \d+ operations on http://127.0.0.1:(\d+)\n")
+        cls.port = int(cls.server.found[1])
 
     @classmethod
     def tearDownClass(cls):
-        cls.process.send_signal(signal.SIGTERM)
-        code = cls.process.wait(30)
-        text = (pathlib.Path(cls.folder.name) / "log").read_text()
-        cls.log.close()
+        code, text = cls.server.stop()
         cls.folder.cleanup()
         assert code == 0, (code, text[-2000:])
         for token in (SECRET, WEAK, OTHER, "Bearer"):
             assert token not in text, "a token in the log"
 
     def ask(self, method, path, body=None, token=SECRET, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        headers = dict(headers or {})
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
-        if body is not None:
-            headers.setdefault("Content-Type", "application/json")
-            body = body if isinstance(body, (str, bytes)) else json.dumps(body)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        text = response.read()
-        connection.close()
-        return response.status, json.loads(text) if response.getheader("Content-Type") == "application/json" else text.decode()
+        status, _, answer = ask(self.port, method, path, body, token, headers)
+        return status, answer
 
     def call(self, name, value, **options):
         return self.ask("POST", f"/v1/operations/{name}", value, **options)

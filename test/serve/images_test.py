@@ -1,17 +1,13 @@
 #!/usr/bin/python3
 """weft serve with a model that sees: images_test.py WEFT [unittest arguments]. Images come as data: URLs."""
 import base64
-import http.client
-import json
 import pathlib
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+from command_server import CommandServer, ask  # noqa: E402
 from vision_model import png_of, put_vision_model, text_of  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -34,27 +30,20 @@ class Images(unittest.TestCase):
         path = pathlib.Path(cls.folder.name)
         cls.case = put_vision_model(cls.model, path / cls.model)
         cls.urls = [url_of(png_of(i)) for i in cls.case["images"]]
-        cls.server = subprocess.Popen([WEFT, "serve", path / cls.model, "--port", "0", "--device", "cpu", "--quiet"],
-                                      stderr=subprocess.PIPE, text=True)
-        while not (found := re.search(rf"serving {cls.model} on http://127\.0\.0\.1:(\d+)/v1", cls.server.stderr.readline())):
-            assert cls.server.poll() is None
-        cls.port = int(found[1])
+        cls.server = CommandServer([WEFT, "serve", path / cls.model, "--port", "0", "--device", "cpu", "--quiet"], path / "log",
+                                   rf"serving {cls.model} on http://127\.0\.0\.1:(\d+)/v1")
+        cls.port = int(cls.server.found[1])
 
     @classmethod
     def tearDownClass(cls):
-        cls.server.send_signal(signal.SIGTERM)
-        assert cls.server.wait(60) == 0
-        cls.server.stderr.close()
+        code, text = cls.server.stop()
         cls.folder.cleanup()
+        assert code == 0, (code, text[-2000:])
 
     def ask(self, content, **fields):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         body = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 12, **fields}
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        connection.close()
-        return response.status, answer
+        status, _, answer = ask(self.port, "POST", "/v1/chat/completions", body)
+        return status, answer
 
     def refused(self, content, fact, param):
         status, answer = self.ask(content)

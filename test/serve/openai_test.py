@@ -2,13 +2,11 @@
 """weft serve: openai_test.py WEFT [unittest arguments]. The API of OpenAI, with a tiny model that makes noise."""
 import base64
 import concurrent.futures
-import http.client
 import json
 import math
 import os
 import pathlib
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -19,6 +17,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
 import tiny_model  # noqa: E402
+from command_server import CommandServer, ask  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 KEY, OTHER = "key-of-the-first-client", "key-from-the-file"
@@ -31,7 +30,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds",
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-class Process:
+class Process(CommandServer):
     """A server of one model."""
 
     def __init__(self, *options, wait=True):
@@ -39,46 +38,19 @@ class Process:
         path = pathlib.Path(self.folder.name)
         self.model = tiny_model.put_byte_model(path / "tiny")
         (path / "keys").write_text(f"# clients\n\n{OTHER}\n")
-        self.log = open(path / "log", "w+")
         options = [option.replace("{folder}", str(path)) for option in options]
-        self.process = subprocess.Popen([WEFT, "serve", self.model, "--port", "0", "--device", "cpu", *options],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log)
-        self.port = int(self.wait_for(r"serving \S+ on http://127\.0\.0\.1:(\d+)/v1\n")[1]) if wait else None
-
-    def text(self):
-        return (pathlib.Path(self.folder.name) / "log").read_text()
-
-    def wait_for(self, pattern):
-        for _ in range(1200):
-            if found := re.search(pattern, self.text()):
-                return found
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise RuntimeError(f"no server: {self.text()}")
+        super().__init__([WEFT, "serve", self.model, "--port", "0", "--device", "cpu", *options], path / "log",
+                         r"serving \S+ on http://127\.0\.0\.1:(\d+)/v1\n" if wait else None)
+        self.port = int(self.found[1]) if wait else None
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(60)
-        text = self.text()
-        self.log.close()
+        stopped = super().stop()
         self.folder.cleanup()
-        return code, text
+        return stopped
 
     def ask(self, method, path, body=None, key=KEY, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        headers = dict(headers or {})
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        if body is not None:
-            headers.setdefault("Content-Type", "application/json")
-            body = body if isinstance(body, (str, bytes)) else json.dumps(body)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        text = response.read()
-        connection.close()
-        self.headers = response.headers
-        return response.status, json.loads(text) if response.getheader("Content-Type") == "application/json" else text.decode()
+        status, self.headers, answer = ask(self.port, method, path, body, key, headers)
+        return status, answer
 
 
 class Case(unittest.TestCase):

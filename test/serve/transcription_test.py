@@ -3,8 +3,6 @@
 import http.client
 import json
 import pathlib
-import re
-import signal
 import struct
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
 import tiny_model  # noqa: E402
+from command_server import CommandServer, ask  # noqa: E402
 import tiny_speech  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -31,25 +30,18 @@ def form(parts, boundary=BOUNDARY):
     return body + f"--{boundary}--\r\n".encode()
 
 
-class Server:
+class Server(CommandServer):
     def __init__(self, folder, *options):
-        self.process = subprocess.Popen([WEFT, "serve", *options, "--port", "0", "--device", "cpu", "--quiet"], cwd=folder, stderr=subprocess.PIPE, text=True)
-        while not (found := re.search(r"serving (.*) on http://127\.0\.0\.1:(\d+)/v1", self.process.stderr.readline())):
-            assert self.process.poll() is None
-        self.names, self.port = found[1], int(found[2])
+        super().__init__([WEFT, "serve", *options, "--port", "0", "--device", "cpu", "--quiet"], folder / "log",
+                         r"serving (.*) on http://127\.0\.0\.1:(\d+)/v1", cwd=folder)
+        self.names, self.port = self.found[1], int(self.found[2])
 
     def ask(self, method, path, body=None, type=f"multipart/form-data; boundary={BOUNDARY}"):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, path, body, {"Content-Type": type} if body is not None else {})
-        reply = connection.getresponse()
-        text = reply.read().decode(errors="replace")
-        connection.close()
-        return reply.status, json.loads(text) if "json" in reply.getheader("Content-Type", "") else text
+        status, _, answer = ask(self.port, method, path, body, headers={"Content-Type": type} if body is not None else {})
+        return status, answer
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.stderr.close()
-        return self.process.wait(60)
+        return super().stop()[0]
 
 
 class Transcriptions(unittest.TestCase):
