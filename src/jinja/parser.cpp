@@ -398,21 +398,15 @@ class Parser {
     return value;
   }
 
-  ExpressionPointer parse_or() {
-    ExpressionPointer left = parse_and();
-    while (is_name("or")) {
+  ExpressionPointer parse_or() { return parse_logical("or", Kind::logical_or, &Parser::parse_and); }
+  ExpressionPointer parse_and() { return parse_logical("and", Kind::logical_and, &Parser::parse_not); }
+  /// Operands with the word between them, grouped from the left.
+  ExpressionPointer parse_logical(std::string_view word, Kind kind, ExpressionPointer (Parser::*operand)()) {
+    ExpressionPointer left = (this->*operand)();
+    while (is_name(word)) {
       const std::size_t position = take().position;
-      ExpressionPointer right = parse_and();
-      left = make(Kind::logical_or, position, std::move(left), std::move(right));
-    }
-    return left;
-  }
-  ExpressionPointer parse_and() {
-    ExpressionPointer left = parse_not();
-    while (is_name("and")) {
-      const std::size_t position = take().position;
-      ExpressionPointer right = parse_not();
-      left = make(Kind::logical_and, position, std::move(left), std::move(right));
+      ExpressionPointer right = (this->*operand)();
+      left = make(kind, position, std::move(left), std::move(right));
     }
     return left;
   }

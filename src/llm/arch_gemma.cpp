@@ -25,8 +25,7 @@ ModelGraph build_gemma(const BuildInput& input) {
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x, one);
-    const std::string q = b.linear("q", h, c.heads * c.head_dim), k = b.linear("k", h, c.kv_heads * c.head_dim),
-                      v = b.linear("v", h, c.kv_heads * c.head_dim);
+    const auto [q, k, v] = b.queries_keys_values(h);
     std::string a = b.attention(q, k, v,
                                 {.local = is_local(i),
                                  .scale = 1 / std::sqrt(query),

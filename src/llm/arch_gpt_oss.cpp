@@ -52,9 +52,7 @@ ModelGraph build_gpt_oss(const BuildInput& input) {
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x);
-    const std::string q = b.linear("q", h, c.heads * c.head_dim, Bias::if_present),
-                      k = b.linear("k", h, c.kv_heads * c.head_dim, Bias::if_present),
-                      v = b.linear("v", h, c.kv_heads * c.head_dim, Bias::if_present);
+    const auto [q, k, v] = b.queries_keys_values(h, Bias::if_present);
     const bool is_local =
         c.window > 0 && (c.local_layers.empty() ? i % 2 == 0 : c.local_layers[static_cast<std::size_t>(i)]);
     x = b.binary("resid1", OpType::add, x,

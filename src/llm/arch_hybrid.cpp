@@ -16,9 +16,7 @@ class HybridLayer {
     return c_.state_space.heads > 0 ? mamba2_mixer(b_, x) : mamba_mixer(b_, x);
   }
   std::string attention(const std::string& x) {
-    const std::string q = b_.linear("q", x, c_.heads * c_.head_dim, Bias::if_present),
-                      k = b_.linear("k", x, c_.kv_heads * c_.head_dim, Bias::if_present),
-                      v = b_.linear("v", x, c_.kv_heads * c_.head_dim, Bias::if_present);
+    const auto [q, k, v] = b_.queries_keys_values(x, Bias::if_present);
     // GGUF files of Granite store rows as Llama's do.
     const bool takes_turns = c_.from_gguf && c_.architecture == "granitehybrid";
     return b_.attention(q, k, v,

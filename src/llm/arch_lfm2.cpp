@@ -28,8 +28,7 @@ ModelGraph build_lfm2(const BuildInput& input) {
     if (c.state_space.layers[static_cast<std::size_t>(i)]) {
       mixed = gated_convolution(b, h);
     } else {
-      const std::string q = b.linear("q", h, c.heads * c.head_dim), k = b.linear("k", h, c.kv_heads * c.head_dim),
-                        v = b.linear("v", h, c.kv_heads * c.head_dim);
+      const auto [q, k, v] = b.queries_keys_values(h);
       mixed = b.attention(q, k, v, {.head_norms = 0.0});
     }
     x = b.binary("resid1", OpType::add, x, mixed);

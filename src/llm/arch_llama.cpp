@@ -10,9 +10,7 @@ ModelGraph build_llama(const BuildInput& input) {
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x);
-    const std::string q = b.linear("q", h, c.heads * c.head_dim, Bias::if_present),
-                      k = b.linear("k", h, c.kv_heads * c.head_dim, Bias::if_present),
-                      v = b.linear("v", h, c.kv_heads * c.head_dim, Bias::if_present);
+    const auto [q, k, v] = b.queries_keys_values(h, Bias::if_present);
     // GGUF files of this family store the rows of q and k so that rotary pairs are neighbours.
     const auto at = static_cast<std::size_t>(i);
     const std::string a = b.attention(q, k, v,

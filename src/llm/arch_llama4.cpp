@@ -9,9 +9,7 @@ std::string attention_of(GraphBuilder& b, const std::string& x, std::size_t laye
   const ModelConfig& c = b.config();
   const bool turns = c.rope_layers.empty() || c.rope_layers[layer],
              is_local = !c.local_layers.empty() && c.local_layers[layer];
-  const std::string q = b.linear("q", x, c.heads * c.head_dim, Bias::if_present),
-                    k = b.linear("k", x, c.kv_heads * c.head_dim, Bias::if_present),
-                    v = b.linear("v", x, c.kv_heads * c.head_dim, Bias::if_present);
+  const auto [q, k, v] = b.queries_keys_values(x, Bias::if_present);
   return b.attention(q, k, v,
                      {.pairs = RopePairs::neighbours,
                       .rope = turns,

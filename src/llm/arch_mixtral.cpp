@@ -10,8 +10,7 @@ ModelGraph build_mixtral(const BuildInput& input) {
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x);
-    const std::string q = b.linear("q", h, c.heads * c.head_dim), k = b.linear("k", h, c.kv_heads * c.head_dim),
-                      v = b.linear("v", h, c.kv_heads * c.head_dim);
+    const auto [q, k, v] = b.queries_keys_values(h);
     const std::string a =
         b.attention(q, k, v, {.pairs = c.from_gguf ? RopePairs::neighbours : RopePairs::halves, .local = c.window > 0});
     x = b.binary("resid1", OpType::add, x, a);

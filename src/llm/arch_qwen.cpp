@@ -12,9 +12,7 @@ ModelGraph build_qwen(const BuildInput& input) {
   for (Extent i = 0; i < c.layers; ++i) {
     b.set_layer(i);
     const std::string h = b.rms_norm("norm1", x);
-    const std::string q = b.linear("q", h, c.heads * c.head_dim, bias),
-                      k = b.linear("k", h, c.kv_heads * c.head_dim, bias),
-                      v = b.linear("v", h, c.kv_heads * c.head_dim, bias);
+    const auto [q, k, v] = b.queries_keys_values(h, bias);
     const std::string a =
         b.attention(q, k, v,
                     {.local = c.window > 0 && !c.local_layers.empty() && c.local_layers[static_cast<std::size_t>(i)],

@@ -180,6 +180,12 @@ std::string GraphBuilder::linear(std::string_view id, const std::string& x, Exte
   return node(id, OpType::matmul, std::move(inputs), {shape[0], rows});
 }
 
+GraphBuilder::QueriesKeysValues GraphBuilder::queries_keys_values(const std::string& x, Bias bias) {
+  const ModelConfig& c = config();
+  return {linear("q", x, c.heads * c.head_dim, bias), linear("k", x, c.kv_heads * c.head_dim, bias),
+          linear("v", x, c.kv_heads * c.head_dim, bias)};
+}
+
 std::string GraphBuilder::linear_part(std::string_view id, const std::string& x, Extent rows, const Cut& cut) {
   std::vector<std::string> inputs = {x, part(fmt::format("{}.weight", id), {rows, shape_of(x)[1]}, cut)};
   const std::string bias = fmt::format("{}.bias", id);

@@ -50,7 +50,12 @@ class GraphBuilder {
   /// `name`.weight [rows, columns of x].
   std::string linear(std::string_view id, const std::string& x, Extent rows, Bias bias = Bias::none,
                      bool transposed = false);
-  /// The same with a part of the tensor of files, [rows, columns of x], and of its bias if it has one.
+  struct QueriesKeysValues {
+    std::string q, k, v;
+  };
+  /// Products of x with the weights "q", "k" and "v" of all heads.
+  QueriesKeysValues queries_keys_values(const std::string& x, Bias bias = Bias::none);
+  /// `linear` with a part of the tensor of files, [rows, columns of x], and of its bias if it has one.
   std::string linear_part(std::string_view id, const std::string& x, Extent rows, const Cut& cut);
   std::string columns(std::string_view id, const std::string& x, Extent begin, Extent count);
   /// Of x [T, groups n] those columns of every group, side by side.

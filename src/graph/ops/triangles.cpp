@@ -63,7 +63,7 @@ Tensor triu_indices(Extent rows, Extent columns, Extent offset, Device device) {
 namespace graph {
 namespace {
 
-OpRow triangle_row(std::string name, std::string which, Tensor (*function)(Extent, Extent, Extent, Device)) {
+OpRow triangle_indices_row(std::string name, std::string which, Tensor (*function)(Extent, Extent, Extent, Device)) {
   const std::string torch = fmt::format("torch.{}(rows, columns, offset)", name);
   return {.name = name,
           .family = "making",
@@ -88,38 +88,32 @@ OpRow triangle_row(std::string name, std::string which, Tensor (*function)(Exten
           }};
 }
 
+/// The row of tril or triu, which `function` calls.
+OpRow triangle_row(const std::string& name, std::string_view side, OpCase shifted,
+                   Tensor (*function)(const Tensor&, int)) {
+  return {.name = name,
+          .family = "view",
+          .inputs = {{"x"}},
+          .attributes = {{.name = "diagonal",
+                          .type = AttributeType::integer,
+                          .default_value = Extent{0},
+                          .doc = "shifts the edge to the right",
+                          .aliases = {"k"}}},
+          .doc = fmt::format("The {} triangle of the last two axes, zeros elsewhere.", side),
+          .torch = fmt::format("x.{}(diagonal)", name),
+          .cases = {std::move(shifted), {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
+          .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
+          .apply = [function](const Arguments& a) { return Tensors{function(a.input(0), a.small("diagonal"))}; }};
+}
+
 const std::vector<OpRow>& rows_of_triangles() {
   static const std::vector<OpRow> rows = {
-      {.name = "tril",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "diagonal",
-                       .type = AttributeType::integer,
-                       .default_value = Extent{0},
-                       .doc = "shifts the edge to the right",
-                       .aliases = {"k"}}},
-       .doc = "The lower triangle of the last two axes, zeros elsewhere.",
-       .torch = "x.tril(diagonal)",
-       .cases = {{"below the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{-1}}}},
-                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
-       .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
-       .apply = [](const Arguments& a) { return Tensors{tril(a.input(0), a.small("diagonal"))}; }},
-      {.name = "triu",
-       .family = "view",
-       .inputs = {{"x"}},
-       .attributes = {{.name = "diagonal",
-                       .type = AttributeType::integer,
-                       .default_value = Extent{0},
-                       .doc = "shifts the edge to the right",
-                       .aliases = {"k"}}},
-       .doc = "The upper triangle of the last two axes, zeros elsewhere.",
-       .torch = "x.triu(diagonal)",
-       .cases = {{"above the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{1}}}},
-                 {"bools", {{{4, 5}, 0, 1, DType::boolean}}, {}, false}},
-       .errors = {{"one axis", {{{6}}}, {}, "needs two axes"}},
-       .apply = [](const Arguments& a) { return Tensors{triu(a.input(0), a.small("diagonal"))}; }},
-      triangle_row("tril_indices", "lower", weft::tril_indices),
-      triangle_row("triu_indices", "upper", weft::triu_indices),
+      triangle_row("tril", "lower", {"below the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{-1}}}},
+                   [](const Tensor& x, int diagonal) { return tril(x, diagonal); }),
+      triangle_row("triu", "upper", {"above the diagonal", {{{2, 6, 7}}}, {{"diagonal", Extent{1}}}},
+                   [](const Tensor& x, int diagonal) { return triu(x, diagonal); }),
+      triangle_indices_row("tril_indices", "lower", weft::tril_indices),
+      triangle_indices_row("triu_indices", "upper", weft::triu_indices),
   };
   return rows;
 }
