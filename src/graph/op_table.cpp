@@ -87,17 +87,17 @@ OpRow row_of(const ops::ReduceRow& row) {
 // Globals of other files add to it while the program starts, on one thread.
 std::vector<OpRows (*)()>& families() {
   static auto& list = *new std::vector<OpRows (*)()>{
-      making_rows,      view_rows,          padding_rows,     triangle_rows,         part_rows,
-      product_rows,     gather_rows,        norm_rows,        attention_rows,        loss_rows,
-      cache_rows,       block_rows,         scan_rows,        window_rows,           convolution_rows,
-      pooling_rows,     interpolation_rows, image_norm_rows,  network_rows,          recurrent_rows,
-      margin_loss_rows, softmax_rows,       contraction_rows, linear_algebra_rows,   order_rows,
-      quantile_rows,    statistics_rows,    state_space_rows, layout_rows,           diagonal_rows,
-      pixel_rows,       along_axis_rows,    index_slice_rows, indexing_rows,         mask_rows,
-      range_rows,       label_loss_rows,    grouped_rows,     public_attention_rows, float_part_rows,
-      fold_rows,        poisson_rows,       ctc_rows,         polynomial_rows,       lu_rows,
-      matrix_rows,      chain_rows,         distance_rows,    sample_rows,           segment_rows,
-      unpooling_rows,   histogram_rows,     join_rows,        view_scatter_rows};
+      making_rows,      view_rows,        padding_rows,       triangle_rows,    part_rows,
+      product_rows,     gather_rows,      norm_rows,          attention_rows,   transformer_part_rows,
+      loss_rows,        cache_rows,       block_rows,         scan_rows,        window_rows,
+      convolution_rows, pooling_rows,     interpolation_rows, image_norm_rows,  network_rows,
+      recurrent_rows,   margin_loss_rows, softmax_rows,       contraction_rows, linear_algebra_rows,
+      order_rows,       quantile_rows,    statistics_rows,    state_space_rows, layout_rows,
+      diagonal_rows,    pixel_rows,       along_axis_rows,    index_slice_rows, indexing_rows,
+      mask_rows,        range_rows,       label_loss_rows,    grouped_rows,     public_attention_rows,
+      float_part_rows,  fold_rows,        poisson_rows,       ctc_rows,         polynomial_rows,
+      lu_rows,          matrix_rows,      chain_rows,         distance_rows,    sample_rows,
+      segment_rows,     unpooling_rows,   histogram_rows,     join_rows,        view_scatter_rows};
   return list;
 }
 
