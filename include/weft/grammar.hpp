@@ -16,16 +16,16 @@ struct CompiledGrammar;
 namespace weft::llm {
 
 struct SchemaGrammarOptions {
-  /// Leave out keywords that a grammar cannot say (`uniqueItems`, `contains`, `not` over them, look-around in a `pattern`, ...). The texts then fit
-  /// the rest of the schema only. Otherwise such keywords are errors.
+  /// Ignores keywords that a grammar cannot express (`uniqueItems`, `contains`, `not` over them, look-around in a `pattern`, ...). The
+  /// texts then fit the rest of the schema only. Otherwise such keywords are errors.
   bool lenient = false;
   /// Text around the JSON: `opening` before it; `closing` after it, which may be missing at the end of the whole text. Unless
-  /// `again` is empty, more may follow, each behind `closing`, perhaps a line break, and `again`.
+  /// `again` is empty, more JSON texts may follow, each after `closing`, an optional line break, and `again`.
   std::string opening = {}, closing = {}, again = {};
 };
 
-/// What a text may be. A generation with a grammar draws only tokens with which the text can go on to a text of the grammar, and
-/// ends only where the text is whole. A cheap handle, for any number of threads.
+/// The set of texts that a model may write. A generation with a grammar draws only tokens after which the text can still become a
+/// text of the grammar, and ends only when the text is complete. A cheap handle, for any number of threads.
 class Grammar {
  public:
   /// A grammar in GBNF, the language of llama.cpp:
@@ -46,7 +46,7 @@ class Grammar {
   /// and `$anchor` within the document, `allOf`, `anyOf`, and `oneOf` if no value can fit two of its schemas. Values that are free
   /// nest at most 12 deep.
   ///
-  /// Errors: schema::SchemaError for an invalid schema; UsageError that names the place, for what a grammar cannot say, a schema
+  /// Errors: schema::SchemaError for an invalid schema; UsageError that names the place, for what a grammar cannot express, a schema
   /// of more than 1 MB or 64 levels, one that no value fits, and one that needs more than a million states.
   static Grammar json_schema(const Value& schema, const SchemaGrammarOptions& options = {});
   /// From JSON text. Errors: FileError as Value::parse, and as above.

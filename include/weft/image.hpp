@@ -16,17 +16,18 @@
 
 namespace weft::image {
 
-/// What a file may ask for. Sizes are checked against these limits before any pixel is allocated.
+/// Limits on what a file may need. Sizes are checked against these limits before any pixel is allocated.
 struct Limits {
   std::uint64_t file_bytes_max = std::uint64_t{64} << 20;
   std::uint64_t pixels_max = std::uint64_t{1} << 26;
   Extent side_max = 1 << 15;
 };
 
-/// The image in a PNG, JPEG, WebP, GIF or BMP file, as RGB; of an animation the first frame. The bytes tell the format, not the name.
-/// Transparency is dropped, 16 bits are rounded to 8, grey and palettes become RGB. A JPEG file is turned and mirrored as its Exif
-/// orientation says. Where the first frame of an animation leaves its canvas free, pixels are black (WebP), or have the colour of the
-/// transparent index, else of index 0 (GIF).
+/// The image in a PNG, JPEG, WebP, GIF or BMP file, as RGB; of an animation the first frame. The format is found from the bytes, not
+/// from the name.
+/// Transparency is dropped, 16 bits are rounded to 8, grey and palettes become RGB. A JPEG file is rotated and mirrored as its Exif
+/// orientation says. Pixels of the canvas that the first frame of an animation does not cover are black (WebP), or have the colour of
+/// the transparent index, or else of index 0 (GIF).
 ///
 /// Shapes    u8 [height, width, 3] on the CPU
 /// Errors    FileError: another format, damage, a file that ends too early, a CMYK JPEG, a size over a limit. UsageError: a
@@ -61,7 +62,8 @@ Filter filter(std::string_view name);
 
 /// The image in another size: y_i = sum_j w((j + 1/2 - c_i) / s) x_j / sum_j w((j + 1/2 - c_i) / s) along each axis, where c_i
 /// is the centre of pixel i of the result and s the larger of 1 and the scale (antialiasing). Columns first, then rows, with
-/// u8 rounded after each. The result has the bytes that Pillow (up to version 12) gives; f32 images agree with torchvision's antialias=True.
+/// u8 rounded after each. The result has the bytes of Pillow up to version 12; f32 images agree with torchvision's
+/// antialias=True.
 ///
 /// Shapes    u8 or f32 [height, width, channels] -> [new height, new width, channels], on the CPU
 /// Errors    UsageError: another shape or dtype, sizes below 1 or above Limits::side_max

@@ -21,7 +21,7 @@ struct MemoryNeed {
   std::uint64_t total() const { return weights + cache + states + passes; }
 };
 
-/// What a device has of a model that is divided over several.
+/// The part of one device of a model that is divided over several.
 struct FitPart {
   Device device;
   Extent first_layer = 0, layers = 0;
@@ -33,7 +33,7 @@ struct FitPart {
 /// A change that makes a model smaller.
 struct FitChange {
   std::string change;       ///< "--cache q8"
-  std::uint64_t bytes = 0;  ///< the whole need then
+  std::uint64_t bytes = 0;  ///< that the model needs after the change
   bool fits = false;
 };
 
@@ -53,24 +53,25 @@ struct FitReport {
   MemoryNeed need;          ///< of all devices together
   std::uint64_t tower = 0;  ///< of the weights, those of the part that sees images, which is on the first device
   /// Bytes that the model may take: `device_memory` of the options, or else the free memory of the host for the CPU. A GPU does
-  /// not tell; nothing then. Of several devices the sum, if each is known; parts on the CPU share what the host has.
+  /// not report its memory; the value is then empty. Of several devices the sum, if each is known; parts on the CPU share the
+  /// memory of the host.
   std::optional<std::uint64_t> available;
   LargestBuffer largest;  ///< of all parts; one that its device does not take, if there is any
-  /// Nothing that is known is too large: neither all of it, where `available` is known, nor the largest buffer. Of several
-  /// devices, whether every part fits.
+  /// Whether nothing that is known is too large: neither the whole need, if `available` is known, nor the largest buffer. Of
+  /// several devices, whether every part fits.
   bool fits = true;
-  /// Of one device where it does not fit: what would make it smaller, and whether that suffices.
+  /// Of one device, if the model does not fit: changes that make it smaller, and whether each suffices.
   std::vector<FitChange> changes;
 
   /// A table for people.
   std::string to_string() const;
 };
 
-/// What `load` of the same path and options would take. The configuration and the names, types and shapes of tensors are read and
+/// The memory that `load` of the same path and options would take. The configuration and the names, types and shapes of tensors are read and
 /// checked; no weight is. Passes are compiled for the device, so the plans are those that would run. Without a `context` it is the
 /// model's own, which `load` lowers if it does not fit.
-/// Of a model that sees, the weights of the tower count, those of an mmproj file too; its passes over images do not.
-/// Errors: as `load`, but for those of weights' values, of the tokenizer of a model that reads texts alone, and of memory.
+/// Of a vision model, the weights of the tower count, those of an mmproj file too; its passes over images do not.
+/// Errors: as `load`, except errors of the values of weights, of the tokenizer of a model that reads only texts, and of memory.
 FitReport fit(const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace weft::llm

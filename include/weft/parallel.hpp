@@ -13,7 +13,7 @@ namespace weft::parallel {
 
 class Group;
 
-/// One of the threads that `run` starts. Its calls are collective, but for `send` and `receive`: all members make the same calls
+/// One of the threads that `run` starts. Its calls are collective, except `send` and `receive`: all members make the same calls
 /// in the same order, and a call returns when all have made it. If a member throws, the calls of the others throw the same error.
 class Member {
  public:
@@ -39,7 +39,7 @@ class Member {
   std::vector<Tensor> broadcast(std::span<const Tensor> values);
   Tensor broadcast(const Tensor& value);
 
-  /// Gives a value to one member, who gets the values of this one in their order by `receive`. Returns when the value is in the
+  /// Sends a value to another member, which gets the values of this member in their order by `receive`. Returns when the value is in the
   /// memory of the host, and does not wait for the other member.
   /// Errors    UsageError: no such rank, or the member's own.
   void send(int to, const Tensor& value);

@@ -26,8 +26,8 @@ struct EncoderOptions {
   bool normalize = true;  ///< to length 1, so that products of rows are cosines
 };
 
-/// A model of two towers: rows of images and rows of texts that mean the same point the same way. A cheap handle; one thread at
-/// a time.
+/// A model of two towers: images and texts with the same meaning get vectors of similar direction. A cheap handle; one thread
+/// at a time.
 class Encoder {
  public:
   /// A folder with config.json (model_type clip or siglip), preprocessor_config.json, tokenizer.json and safetensors. Errors:
@@ -50,8 +50,8 @@ class Encoder {
   /// e^s times the cosines of rows of images [m, width] and rows of texts [n, width], plus b for SigLIP, where s and b are the
   /// model's own -> [m, n]. Errors: ShapeError for rows of another width.
   Tensor scores(const Tensor& images, const Tensor& texts) const;
-  /// What share of the image each text has: softmax of the scores over the texts for CLIP; for SigLIP, which asks about each text
-  /// alone, their sigmoid.
+  /// The probability of each text for each image: for CLIP the softmax of the scores over the texts; for SigLIP, which judges each
+  /// text alone, their sigmoid.
   Tensor probabilities(const Tensor& images, const Tensor& texts) const;
 
   Extent width() const;
