@@ -98,8 +98,8 @@ weft_status weft_tensor_to_device(weft_tensor tensor, const char* device, weft_t
 /* Rows and columns as text. Valid until the thread's next call of a function that gives a text. */
 weft_status weft_tensor_text(weft_tensor tensor, const char** text);
 
-/* Computes the values in one run. They let go of what they were made from, unless that includes a variable that requires a
- * gradient. */
+/* Computes the values in one run. They release their inputs, unless a variable that requires a gradient is among what they
+ * were made from. */
 weft_status weft_evaluate(const weft_tensor* tensors, size_t count);
 /* Evaluates, and copies all elements out. `bytes` as weft_tensor_bytes. */
 weft_status weft_tensor_read(weft_tensor tensor, void* data, size_t bytes);

@@ -203,7 +203,7 @@ class no_grad(_Scope):
 
 
 class keep_history(_Scope):
-    """eval() inside does not let go of what values were made from, so gradients to any of it can be taken."""
+    """eval() inside does not release inputs, so gradients with respect to all values on the way can be taken."""
 
     def _make(self) -> Any:
         return _weft._keep_history()
