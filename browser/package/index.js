@@ -223,7 +223,7 @@ export class Weft {
     return compiled;
   }
 
-  /** An optimiser "SGD", "Adam" or "AdamW". */
+  /** An optimiser of the table: "SGD", "Adam", "AdamW", "RMSprop", "Lion", ... */
   optimizer(kind, parameters, options = {}) {
     const known = ["learningRate", "weightDecay", "clipNorm", "momentum", "beta1", "beta2", "epsilon"];
     for (const name in options)

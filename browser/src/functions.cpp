@@ -28,8 +28,8 @@ WEFT_EXPORT(weft_browser_compile) weft_status weft_browser_compile(std::uint32_t
   return weft_compile(trace, reinterpret_cast<void*>(static_cast<std::uintptr_t>(function)), result);
 }
 
-/// The optimiser "SGD", "Adam" or "AdamW" over variables. `numbers`: learning rate, weight decay, largest norm of the gradients,
-/// momentum, beta_1, beta_2, epsilon; a NaN keeps the optimiser's own.
+/// An optimiser of the table ("AdamW", "rmsprop", ...) over variables. `numbers`: learning rate, weight decay, largest norm of the
+/// gradients, momentum, beta_1, beta_2, epsilon; a NaN keeps the optimiser's own.
 WEFT_EXPORT(weft_browser_optimizer_create)
 weft_status weft_browser_optimizer_create(const char* kind, const double* numbers, const weft_variable* parameters,
                                           std::size_t count, std::uint64_t* result) {
@@ -38,34 +38,13 @@ weft_status weft_browser_optimizer_create(const char* kind, const double* number
     for (const weft_variable each : capi::list_of(parameters, count, "parameters"))
       variables.push_back(*capi::variable_of(each));
     capi::required(numbers, "numbers");
-    const auto set = [&](double& value, int index) {
-      if (is_given(numbers[index])) value = numbers[index];
-    };
-    const auto common = [&](auto options) {
-      set(options.learning_rate, 0);
-      set(options.weight_decay, 1);
-      set(options.clip_norm, 2);
-      return options;
-    };
-    const auto adam = [&](auto options) {
-      set(options.beta_1, 4);
-      set(options.beta_2, 5);
-      set(options.epsilon, 6);
-      return options;
-    };
-    const std::string_view name = capi::required(kind, "kind");
-    std::shared_ptr<optim::Optimizer> made;
-    if (name == "SGD") {
-      optim::SgdOptions options = common(optim::SgdOptions{});
-      set(options.momentum, 3);
-      made = std::make_shared<optim::SGD>(variables, options);
-    } else if (name == "Adam") {
-      made = std::make_shared<optim::Adam>(variables, adam(common(optim::AdamOptions{})));
-    } else if (name == "AdamW") {
-      made = std::make_shared<optim::AdamW>(variables, adam(common(optim::AdamWOptions{})));
-    } else {
-      throw UsageError(fmt::format("there is no optimiser '{}'; there are SGD, Adam and AdamW", name));
-    }
+    constexpr const char* kNames[] = {"learning_rate", "weight_decay", "clip_norm", "momentum",
+                                      "beta_1",        "beta_2",       "epsilon"};
+    optim::OptionValues options;
+    for (std::size_t i = 0; i < std::size(kNames); ++i)
+      if (is_given(numbers[i])) options[kNames[i]] = numbers[i];
+    std::shared_ptr<optim::Optimizer> made =
+        optim::make_optimizer(capi::required(kind, "kind"), variables, std::move(options));
     *capi::required(result, "result") = objects<optim::Optimizer, Kind::optimizer>().add(std::move(made));
   });
 }

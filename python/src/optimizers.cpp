@@ -1,7 +1,9 @@
 // Optimisers, and files of tensors.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "handle.hpp"
 #include "nanobind/stl/filesystem.h"
@@ -9,7 +11,9 @@
 #include "weft/io.hpp"
 #include "weft/nn/state.hpp"
 #include "weft/ops.hpp"
+#include "weft/optim/average.hpp"
 #include "weft/optim/gradient_sum.hpp"
+#include "weft/optim/lbfgs.hpp"
 #include "weft/optim/loss_scale.hpp"
 #include "weft/optim/optimizer.hpp"
 #include "weft/optim/schedule.hpp"
@@ -72,6 +76,37 @@ nb::dict dict_of(const NamedTensors& tensors) {
   return result;
 }
 
+namespace {
+
+void bind_lbfgs(nb::module_& m) {
+  nb::class_<optim::LBFGS>(m, "_LBFGS")
+      .def("__init__",
+           [](optim::LBFGS* self, nb::object parameters, double learning_rate, Extent iterations, Extent evaluations,
+              double gradient_tolerance, double change_tolerance, Extent history, bool strong_wolfe) {
+             new (self) optim::LBFGS(
+                 parameters_from(parameters),
+                 {learning_rate, iterations, evaluations, gradient_tolerance, change_tolerance, history, strong_wolfe});
+           })
+      // evaluate() -> (loss as a float, gradients)
+      .def("step",
+           [](optim::LBFGS& self, nb::object evaluate) {
+             return self.step([&] {
+               const auto found = nb::cast<nb::tuple>(evaluate());
+               return optim::LBFGS::Evaluation{nb::cast<double>(found[0]),
+                                               values_from(nb::object(found[1]).ptr(), "LBFGS: a gradient")};
+             });
+           })
+      .def_prop_rw("learning_rate", &optim::LBFGS::learning_rate, &optim::LBFGS::set_learning_rate)
+      .def_prop_ro("step_count", &optim::LBFGS::iteration_count)
+      .def_prop_ro("evaluation_count", &optim::LBFGS::evaluation_count)
+      .def("reset", &optim::LBFGS::reset)
+      .def("state_dict", [](const optim::LBFGS& self) { return dict_of(self.state_dict()); })
+      .def("load_state_dict",
+           [](optim::LBFGS& self, const nb::dict& state) { self.load_state_dict(state_from(state)); });
+}
+
+}  // namespace
+
 void bind_optimizers(nb::module_& m) {
   nb::class_<optim::Optimizer>(m, "_Optimizer")
       .def(
@@ -128,30 +163,66 @@ void bind_optimizers(nb::module_& m) {
             self.load_state_dict(values);
           },
           nb::arg("state"), nb::sig("def load_state_dict(self, state: dict[str, Tensor]) -> None"));
-  nb::class_<optim::SGD, optim::Optimizer>(m, "_SGD").def(
-      "__init__", [](optim::SGD* self, nb::object parameters, double learning_rate, double momentum, double dampening,
-                     bool nesterov, double weight_decay, bool maximize, double clip_norm) {
-        new (self) optim::SGD(parameters_from(parameters), {.learning_rate = learning_rate,
-                                                            .momentum = momentum,
-                                                            .dampening = dampening,
-                                                            .nesterov = nesterov,
-                                                            .weight_decay = weight_decay,
-                                                            .maximize = maximize,
-                                                            .clip_norm = clip_norm,
-                                                            .decay_filter = {}});
-      });
-  nb::class_<optim::Adam, optim::Optimizer>(m, "_Adam")
-      .def("__init__", [](optim::Adam* self, nb::object parameters, double learning_rate, double beta_1, double beta_2,
-                          double epsilon, double weight_decay, double clip_norm) {
-        new (self) optim::Adam(parameters_from(parameters),
-                               {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
-      });
-  nb::class_<optim::AdamW, optim::Optimizer>(m, "_AdamW")
-      .def("__init__", [](optim::AdamW* self, nb::object parameters, double learning_rate, double beta_1, double beta_2,
-                          double epsilon, double weight_decay, double clip_norm) {
-        new (self) optim::AdamW(parameters_from(parameters),
-                                {learning_rate, beta_1, beta_2, epsilon, weight_decay, clip_norm, {}});
-      });
+  m.def("_optimizer_rules", [] {
+    nb::list rules;
+    for (const optim::RuleInfo& rule : optim::rules()) {
+      nb::dict options;
+      for (const optim::OptionInfo& option : rule.options)
+        options[option.name.c_str()] =
+            std::visit([](const auto v) { return nb::object(nb::cast(v)); }, option.standard);
+      rules.append(nb::make_tuple(rule.name, rule.title, rule.doc, options));
+    }
+    return rules;
+  });
+  // groups: (entries, options) each; matrices: the names of Muon's matrices, or None for all.
+  m.def(
+      "_make_optimizer",
+      [](const std::string& rule, nb::list groups, std::optional<std::vector<std::string>> matrices) {
+        std::vector<optim::RuleInfo::Group> list;
+        for (const nb::handle each : groups) {
+          const auto group = nb::cast<nb::tuple>(each);
+          optim::OptionValues options;
+          for (const auto& [key, value] : nb::cast<nb::dict>(group[1])) {
+            const auto name = nb::cast<std::string>(key);
+            if (nb::isinstance<nb::bool_>(value))
+              options[name] = nb::cast<bool>(value);
+            else
+              options[name] = nb::cast<double>(value);
+          }
+          list.push_back({parameters_from(nb::object(group[0])), std::move(options)});
+        }
+        std::function<bool(std::string_view)> filter;
+        if (matrices)
+          filter = [names = *matrices](std::string_view name) {
+            return std::find(names.begin(), names.end(), name) != names.end();
+          };
+        return optim::rule_named(rule).make(std::move(list), std::move(filter)).release();
+      },
+      nb::arg("rule"), nb::arg("groups"), nb::arg("matrices").none(), nb::rv_policy::take_ownership);
+  bind_lbfgs(m);
+  nb::class_<optim::AveragedWeights>(m, "_AveragedWeights")
+      .def("__init__", [](optim::AveragedWeights* self, nb::object parameters,
+                          double decay) { new (self) optim::AveragedWeights(parameters_from(parameters), {decay}); })
+      .def("update", &optim::AveragedWeights::update)
+      .def("swap",
+           [](optim::AveragedWeights& self) {
+             const nb::gil_scoped_release free;
+             self.swap();
+           })
+      .def("values",
+           [](const optim::AveragedWeights& self) {
+             nb::list values;
+             for (const Tensor& each : self.values()) values.append(wrapped(each));
+             return values;
+           })
+      .def_prop_ro("update_count",
+                   [](const optim::AveragedWeights& self) {
+                     const nb::gil_scoped_release free;
+                     return self.update_count();
+                   })
+      .def("state_dict", [](const optim::AveragedWeights& self) { return dict_of(self.state_dict()); })
+      .def("load_state_dict",
+           [](optim::AveragedWeights& self, const nb::dict& state) { self.load_state_dict(state_from(state)); });
   nb::class_<optim::LossScale>(
       m, "LossScale",
       "A factor of the loss, and so of all gradients, that adapts to them, so that small gradients "
@@ -218,6 +289,17 @@ void bind_optimizers(nb::module_& m) {
       .def_static("cosine", &Schedule::cosine, nb::arg("rate"), nb::arg("final_rate"), nb::arg("steps"))
       .def_static("staircase", &Schedule::staircase, nb::arg("rate"), nb::arg("factor"), nb::arg("every"))
       .def_static("multi_step", &Schedule::multi_step, nb::arg("rate"), nb::arg("factor"), nb::arg("milestones"))
+      .def_static("exponential", &Schedule::exponential, nb::arg("rate"), nb::arg("factor"))
+      .def_static("polynomial", &Schedule::polynomial, nb::arg("rate"), nb::arg("final_rate"), nb::arg("steps"),
+                  nb::arg("power"))
+      .def_static("restarts", &Schedule::restarts, nb::arg("rate"), nb::arg("final_rate"), nb::arg("period"),
+                  nb::arg("growth") = 1.0)
+      .def_static("one_cycle", &Schedule::one_cycle, nb::arg("rate"), nb::arg("steps"), nb::arg("rise"),
+                  nb::arg("first_rate"), nb::arg("final_rate"), nb::arg("straight") = false)
+      .def_static("cyclic", &Schedule::cyclic, nb::arg("low"), nb::arg("rate"), nb::arg("rise"), nb::arg("fall"),
+                  nb::arg("factor") = 1.0)
+      .def("then", &Schedule::then, nb::arg("step"), nb::arg("other"),
+           "This schedule until `step`, and then another, which counts its steps from there.")
       .def("with_warm_up", &Schedule::with_warm_up, nb::arg("steps"), "The same with a rise before it.")
       .def(
           "at",
@@ -226,6 +308,24 @@ void bind_optimizers(nb::module_& m) {
             return self.at(step);
           },
           nb::arg("step"), "The learning rate of that step.");
+  nb::class_<optim::Plateau>(m, "_Plateau")
+      .def("__init__",
+           [](optim::Plateau* self, double rate, bool maximize, double factor, std::int64_t patience, double threshold,
+              bool absolute, std::int64_t cooldown, double least_rate, double least_change) {
+             new (self) optim::Plateau(
+                 {rate, maximize, factor, patience, threshold, absolute, cooldown, least_rate, least_change});
+           })
+      .def("update", &optim::Plateau::update)
+      .def_prop_rw(
+          "state",
+          [](const optim::Plateau& self) {
+            const optim::Plateau::State& s = self.state();
+            return nb::make_tuple(s.rate, s.best, s.bad, s.cooldown);
+          },
+          [](optim::Plateau& self, const nb::tuple& given) {
+            self.set_state({nb::cast<double>(given[0]), nb::cast<double>(given[1]), nb::cast<std::int64_t>(given[2]),
+                            nb::cast<std::int64_t>(given[3])});
+          });
 }
 
 void bind_files(nb::module_& m) {

@@ -97,6 +97,8 @@ void bind_training(nb::module_& m) {
         take(given, "width", request.width);
         take(given, "dropout", request.dropout);
         take(given, "learning_rate", request.learning_rate);
+        take(given, "optimizer", request.optimizer);
+        take(given, "optimizer_options", request.optimizer_options);
         take(given, "weight_decay", request.weight_decay);
         take(given, "precision", request.precision);
         take(given, "exchange", request.exchange);

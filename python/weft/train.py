@@ -52,7 +52,7 @@ class Run:
 
 
 _OPTIONS = {"resume", "device", "preset", "data", "vocabulary", "steps", "seconds", "seed", "batch", "context", "layers", "heads",
-            "width", "dropout", "learning_rate", "weight_decay", "precision", "exchange", "divide", "accumulate", "log_every", "eval_every",
+            "width", "dropout", "learning_rate", "optimizer", "optimizer_options", "weight_decay", "precision", "exchange", "divide", "accumulate", "log_every", "eval_every",
             "sample_every", "sample_tokens"}
 
 
@@ -63,12 +63,13 @@ def presets() -> dict[str, str]:
 
 def text(data: Path | None, out: Path, *, observer: Observer | None = None, **options: Any) -> Run:
     """Trains a GPT on a UTF-8 text. The folder `out` gets checkpoints, metrics, samples and the curve; with resume=True a run goes
-    on. Options: preset, steps, seconds, seed, batch, context, layers, heads, width, dropout, learning_rate, weight_decay,
-    precision, exchange, divide, accumulate, vocabulary, device, log_every, eval_every, sample_every, sample_tokens. Ctrl-C ends the run with
+    on. Options: preset, steps, seconds, seed, batch, context, layers, heads, width, dropout, learning_rate, optimizer
+    (a name as "lion"), optimizer_options (a dictionary), weight_decay, precision, exchange, divide, accumulate, vocabulary, device, log_every, eval_every, sample_every, sample_tokens. Ctrl-C ends the run with
     KeyboardInterrupt; its last checkpoint stays. `observer` gets each event as a dictionary."""
     unknown = set(options) - _OPTIONS
     if unknown:
         raise TypeError(f"train.text: unknown option {sorted(unknown)[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+    options["optimizer_options"] = [f"{name}={str(value).lower()}" for name, value in (options.get("optimizer_options") or {}).items()]
     if data is not None:
         options["data"] = os.fspath(data)
     curve, samples = Curve(f"{os.fspath(out)}"), []

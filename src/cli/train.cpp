@@ -12,6 +12,7 @@
 #include "cli/stop_on_interrupt.hpp"
 #include "cli/train_console.hpp"
 #include "weft/compile.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/train/config.hpp"
 #include "weft/train/need.hpp"
 #include "weft/train/run.hpp"
@@ -131,9 +132,20 @@ void set_up_text(CLI::App& app, Action& action) {
   app.add_option("--final-fraction", r.final_fraction,
                  "final learning rate, as a fraction of --learning-rate (default: 0.1)")
       ->group(optimizer);
+  std::string names;
+  for (const optim::RuleInfo& rule : optim::rules()) names += (names.empty() ? "" : ", ") + rule.name;
+  app.add_option("--optimizer", r.optimizer,
+                 fmt::format("{} (default: adamw, for which the presets' learning rates are)", names))
+      ->group(optimizer);
+  app.add_option(
+         "--optimizer-option", r.optimizer_options,
+         "NAME=VALUE, an option of the optimizer, as momentum=0.9; may be given again (weft ops list shows them)")
+      ->group(optimizer);
   app.add_option("--weight-decay", r.weight_decay, "of matrices only (default: 0.1)")->group(optimizer);
-  app.add_option("--beta-1", r.beta_1, "decay rate of AdamW's mean (default: 0.9)")->group(optimizer);
-  app.add_option("--beta-2", r.beta_2, "decay rate of AdamW's mean square (default: 0.99)")->group(optimizer);
+  app.add_option("--beta-1", r.beta_1, "decay rate of the gradient's mean, for optimizers with it (default: 0.9)")
+      ->group(optimizer);
+  app.add_option("--beta-2", r.beta_2, "decay rate of the mean square, for optimizers with it (default: 0.99)")
+      ->group(optimizer);
   app.add_option("--clip", r.clip_norm, "largest norm of the gradient of all parameters (default: 1; 0: none)")
       ->group(optimizer);
 

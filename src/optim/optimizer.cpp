@@ -1,4 +1,4 @@
-#include "weft/optim/optimizer.hpp"
+#include "weft/optim/base.hpp"
 
 #include <fmt/format.h>
 
@@ -76,14 +76,16 @@ Tensor values_of(std::span<const Variable> variables) {
 
 }  // namespace
 
-Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vector<std::string> state_names)
-    : parameters_(std::move(list.parameters)), state_names_(std::move(state_names)), clip_norm_(options.clip_norm) {
+Optimizer::Optimizer(ParameterList list, const Layout& layout)
+    : parameters_(std::move(list.parameters)), clip_norm_(layout.sets[0].options.clip_norm) {
   if (parameters_.empty()) throw UsageError("optimizer: no parameters to train; is requires_grad off for all of them?");
   if (!(clip_norm_ >= 0) || std::isinf(clip_norm_))
     throw UsageError(fmt::format("optimizer: clip_norm is {}; it must be at least 0 (0: no clipping)", clip_norm_));
   std::set<std::string> names;
   std::map<const graph::Cell*, std::string> owners;
+  std::size_t set = 0, end_of_set = layout.sets[0].parameters;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    while (i == end_of_set) end_of_set += layout.sets[++set].parameters;
     nn::NamedParameter& p = parameters_[i];
     if (p.name.empty()) p.name = fmt::format("parameter_{}", i);
     if (!p.variable.defined())
@@ -96,16 +98,23 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
           fmt::format("optimizer: \"{}\" and \"{}\" are one Variable; give it once", owner->second, p.name));
     if (!names.insert(p.name).second)
       throw UsageError(fmt::format("optimizer: two parameters are called \"{}\"; give each its own name", p.name));
-    if (options.decay_filter) p.decay = options.decay_filter(p.name);
+    if (const auto& filter = layout.sets[set].options.decay_filter) p.decay = filter(p.name);
     variables_.push_back(p.variable);
 
     const bool decay = p.decay;
+    const int kind = layout.kind ? layout.kind(p, set) : 0;
     const DType type = p.variable.dtype();
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-      return g.decay == decay && parameters_[g.members[0]].variable.dtype() == type;
+      return g.decay == decay && g.kind == kind && g.set == set && parameters_[g.members[0]].variable.dtype() == type;
     });
     if (group == groups_.end()) {
-      groups_.push_back({.flat = {}, .members = {}, .decay = decay, .state = {}});
+      groups_.push_back({.flat = {},
+                         .members = {},
+                         .decay = decay,
+                         .kind = kind,
+                         .set = set,
+                         .description = layout.states(kind, set),
+                         .state = {}});
       group = groups_.end() - 1;
     }
     group->members.push_back(i);
@@ -118,7 +127,15 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
   const bool wide = std::any_of(variables_.begin(), variables_.end(),
                                 [](const Variable& variable) { return variable.dtype() == DType::f64; });
   learning_rate_ = Variable(zeros({}, wide ? DType::f64 : DType::f32, device), "optimizer.learning_rate", false);
-  set_learning_rate(options.learning_rate);
+  for (const Layout::Set& each : layout.sets) {
+    const double first = layout.sets[0].options.learning_rate, own = each.options.learning_rate;
+    set_learning_rate(own);  // checks it
+    if (first == 0 && own != 0)
+      throw UsageError(
+          "optimizer: the first group has the learning rate 0, and others have a ratio to it; give it its own");
+    rate_ratios_.push_back(first == own ? 1 : own / first);
+  }
+  set_learning_rate(layout.sets[0].options.learning_rate);
   for (Group& group : groups_) {
     std::stable_partition(group.members.begin(), group.members.end(),
                           [&](std::size_t i) { return variables_[i].numel() % kAlignedElements == 0; });
@@ -127,10 +144,17 @@ Optimizer::Optimizer(ParameterList list, const CommonOptions& options, std::vect
     const std::string name = group.decay ? "parameters.decay" : "parameters";
     group.is_copy = lies_elsewhere(members);
     group.flat = group.is_copy ? Variable(values_of(members), name, false) : flatten_together(members, name);
-    for (const std::string& state : state_names_)
-      group.state.emplace_back(zeros(group.flat.shape(), group.flat.dtype(), device), fmt::format("{}.{}", name, state),
-                               false);
+    for (const State& state : group.description) {
+      Extent size = 0;
+      for (const std::size_t member : group.members) size += state_shape(state, member).numel();
+      group.state.emplace_back(full({size}, state.initial, group.flat.dtype(), device),
+                               fmt::format("{}.{}", name, state.name), false);
+    }
   }
+}
+
+Shape Optimizer::state_shape(const State& state, std::size_t member) const {
+  return state.shape ? state.shape(shape_of(member)) : shape_of(member);
 }
 
 Tensor Optimizer::step(std::span<const Tensor> gradients) { return step(gradients, learning_rate_.value()); }
@@ -198,7 +222,9 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     Tensor gradient = flat[i];
     const DType type = gradient.dtype();
     if (factor.defined()) gradient = gradient * cast(factor, type);
-    update_if(finite, groups_[i], gradient, cast(learning_rate, type), cast(count, type));
+    Tensor rate = cast(learning_rate, type);
+    if (const double ratio = rate_ratios_[groups_[i].set]; ratio != 1) rate = rate * ratio;
+    update_if(finite, groups_[i], gradient, rate, cast(count, type));
     if (!groups_[i].is_copy) continue;
     Extent offset = 0;
     for (const std::size_t member : groups_[i].members) {
@@ -225,7 +251,10 @@ void Optimizer::update_if(const Tensor& finite, Group& group, const Tensor& grad
 void Optimizer::reset() {
   step_.assign(zeros({}, DType::i32, step_.device()));
   for (Group& group : groups_)
-    for (Variable& state : group.state) state.assign(zeros(state.shape(), state.dtype(), state.device()));
+    for (std::size_t s = 0; s < group.state.size(); ++s) {
+      Variable& state = group.state[s];
+      state.assign(full(state.shape(), group.description[s].initial, state.dtype(), state.device()));
+    }
 }
 
 double Optimizer::learning_rate() const {
@@ -248,32 +277,49 @@ std::vector<nn::NamedVariable> Optimizer::scalars() const {
   return {{"step", step_}, {"learning_rate", learning_rate_}};
 }
 
+std::uint64_t Optimizer::state_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Group& group : groups_)
+    for (const Variable& state : group.state)
+      bytes += static_cast<std::uint64_t>(state.numel()) * size_bytes(state.dtype());
+  return bytes;
+}
+
 nn::StateDict Optimizer::state_dict() const {
   nn::StateDict state = nn::read_state(scalars());
-  for (std::size_t s = 0; s < state_names_.size(); ++s)
-    for (const Group& group : groups_) {
+  for (const Group& group : groups_)
+    for (std::size_t s = 0; s < group.state.size(); ++s) {
+      const State& described = group.description[s];
       const nn::NamedArray flat = nn::read_state(std::vector<nn::NamedVariable>{{"", group.state[s]}})[0];
       std::size_t offset = 0;
       for (const std::size_t i : group.members)
-        state.push_back(part_of(flat, state_names_[s] + "." + parameters_[i].name, variables_[i].shape(), offset));
+        state.push_back(part_of(flat, described.name + "." + parameters_[i].name, state_shape(described, i), offset));
     }
   return state;
 }
 
-void Optimizer::load_state_dict(const nn::StateDict& state) {
+void Optimizer::load_state_dict(const nn::StateDict& given) {
+  nn::StateDict state = given;
   std::vector<nn::NamedShape> expected;
   for (const nn::NamedVariable& v : scalars()) expected.push_back({v.name, v.variable.dtype(), v.variable.shape()});
-  for (const std::string& name : state_names_)
-    for (std::size_t i = 0; i < variables_.size(); ++i)
-      expected.push_back({name + "." + parameters_[i].name, variables_[i].dtype(), variables_[i].shape()});
+  for (const Group& group : groups_)
+    for (const State& described : group.description)
+      for (const std::size_t i : group.members) {
+        const std::string name = described.name + "." + parameters_[i].name;
+        expected.push_back({name, variables_[i].dtype(), state_shape(described, i)});
+        if (described.older_name.empty() || nn::find(given, name)) continue;
+        const std::string older = described.older_name + "." + parameters_[i].name;
+        for (nn::NamedArray& each : state)
+          if (each.name == older) each.name = name;
+      }
   nn::check_state(expected, state, true, "optimizer");
 
   nn::write_state(scalars(), state, false, "optimizer");
-  for (std::size_t s = 0; s < state_names_.size(); ++s)
-    for (Group& group : groups_) {
+  for (Group& group : groups_)
+    for (std::size_t s = 0; s < group.state.size(); ++s) {
       std::vector<std::byte> bytes;
       for (const std::size_t i : group.members) {
-        const nn::NamedArray& part = *nn::find(state, state_names_[s] + "." + parameters_[i].name);
+        const nn::NamedArray& part = *nn::find(state, group.description[s].name + "." + parameters_[i].name);
         bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
       }
       Variable& target = group.state[s];

@@ -1,37 +1,44 @@
-#include <fmt/format.h>
-
-#include <cmath>
-#include <utility>
-
-#include "weft/ops.hpp"
-#include "weft/optim/optimizer.hpp"
+#include "optim/rule.hpp"
 
 namespace weft::optim {
+namespace {
 
-SGD::SGD(ParameterList parameters, SgdOptions options)
-    : Optimizer(std::move(parameters), {options.learning_rate, options.clip_norm, options.decay_filter},
-                options.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
-      options_(std::move(options)) {
-  for (const auto& [name, value] : {std::pair{"momentum", options_.momentum}, {"weight decay", options_.weight_decay}})
-    if (!(value >= 0) || std::isinf(value))
-      throw UsageError(fmt::format("SGD: {} {} must be a number of at least 0", name, value));
-  if (!std::isfinite(options_.dampening))
-    throw UsageError(fmt::format("SGD: dampening {} must be a number", options_.dampening));
-  if (options_.nesterov && (options_.momentum <= 0 || options_.dampening != 0))
+std::vector<StateRow> sgd_states(const SgdOptions& o, int /*kind*/) {
+  if (o.momentum == 0) return {};
+  return {{.name = "momentum_buffer", .older_name = "momentum"}};
+}
+
+Tensor sgd_update(const SgdOptions& o, Update& u) {
+  Tensor g = u.gradient;
+  if (o.momentum != 0) {
+    Tensor b = u.state[0] * o.momentum + g * (1 - o.dampening);
+    if (o.dampening != 0) b = where(u.step <= 1.0, g, b);
+    u.state[0] = b;
+    g = o.nesterov ? g + b * o.momentum : b;
+  }
+  return u.parameter - u.rate * g;
+}
+
+void check_sgd(const SgdOptions& o) {
+  if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
     throw UsageError("SGD: Nesterov's form needs momentum above 0 and dampening 0");
 }
 
-void SGD::update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) {
-  const Tensor p = group.flat.value();
-  Tensor g = options_.maximize ? -gradient : gradient;
-  if (options_.weight_decay != 0 && group.decay) g = g + p * options_.weight_decay;
-  if (options_.momentum != 0) {
-    Tensor b = group.state[0].value() * options_.momentum + g * (1 - options_.dampening);
-    if (options_.dampening != 0) b = elementwise("where", {step <= scalar_like(1, step), g, b});
-    group.state[0].assign(b);
-    g = options_.nesterov ? g + b * options_.momentum : b;
-  }
-  group.flat.assign(p - learning_rate * g);
+}  // namespace
+
+const Rule<SgdOptions>& rule_of(const SgdOptions& /*options*/) {
+  using O = SgdOptions;
+  static const Rule<O> rule = {
+      .name = "sgd",
+      .title = "SGD",
+      .doc = "stochastic gradient descent",
+      .fields = {{"momentum", &O::momentum, Range::not_negative, "share of the previous direction that is kept"},
+                 {"dampening", &O::dampening, {}, "share of the gradient that is left out of the direction"},
+                 {"nesterov", &O::nesterov, {}, "looks ahead"}},
+      .states = sgd_states,
+      .update = sgd_update,
+      .check = check_sgd};
+  return rule;
 }
 
 }  // namespace weft::optim

@@ -230,13 +230,29 @@ declare module "weft" {
       reset(): void;
     }
     type Parameters = nn.Module | readonly Variable[];
-    function sgd(parameters: Parameters, options?: { learningRate?: number; momentum?: number; dampening?: number;
-      nesterov?: boolean; weightDecay?: number; maximize?: boolean; clipNorm?: number }): Optimizer;
-    interface AdamOptions { learningRate?: number; beta1?: number; beta2?: number; epsilon?: number; weightDecay?: number; clipNorm?: number }
-    function adam(parameters: Parameters, options?: AdamOptions): Optimizer;
-    function adamW(parameters: Parameters, options?: AdamOptions): Optimizer;
-    function schedule(options: { kind?: "constant" | "linear" | "cosine" | "staircase"; rate?: number; finalRate?: number;
-      steps?: number; warmUp?: number; factor?: number; every?: number }): (step: number) => number;
+    interface Common { learningRate?: number; maximize?: boolean; clipNorm?: number }
+    interface Decaying extends Common { weightDecay?: number }
+    interface WithMoments extends Decaying { beta1?: number; beta2?: number; epsilon?: number }
+    function sgd(parameters: Parameters, options?: Decaying & { momentum?: number; dampening?: number; nesterov?: boolean }): Optimizer;
+    function adam(parameters: Parameters, options?: WithMoments & { amsgrad?: boolean }): Optimizer;
+    function adamW(parameters: Parameters, options?: WithMoments & { amsgrad?: boolean }): Optimizer;
+    function rmsprop(parameters: Parameters, options?: Decaying & { alpha?: number; epsilon?: number; momentum?: number; centered?: boolean }): Optimizer;
+    function adagrad(parameters: Parameters, options?: Decaying & { rateDecay?: number; initialAccumulator?: number; epsilon?: number }): Optimizer;
+    function adadelta(parameters: Parameters, options?: Decaying & { rho?: number; epsilon?: number }): Optimizer;
+    function adamax(parameters: Parameters, options?: WithMoments): Optimizer;
+    function nadam(parameters: Parameters, options?: WithMoments & { momentumDecay?: number; decoupled?: boolean }): Optimizer;
+    function radam(parameters: Parameters, options?: WithMoments & { decoupled?: boolean }): Optimizer;
+    function asgd(parameters: Parameters, options?: Decaying & { lambda?: number; alpha?: number; averagingStart?: number }): Optimizer;
+    function rprop(parameters: Parameters, options?: Common & { shrink?: number; grow?: number; leastStep?: number; largestStep?: number }): Optimizer;
+    function lion(parameters: Parameters, options?: Decaying & { beta1?: number; beta2?: number }): Optimizer;
+    function adafactor(parameters: Parameters, options?: Decaying & { beta2Decay?: number; epsilon1?: number; epsilon2?: number;
+      clipThreshold?: number }): Optimizer;
+    function lamb(parameters: Parameters, options?: WithMoments): Optimizer;
+    function muon(parameters: Parameters, options?: WithMoments & { momentum?: number; nesterov?: boolean; iterations?: number;
+      matchAdamw?: boolean; adamEpsilon?: number }): Optimizer;
+    function schedule(options: { kind?: "constant" | "linear" | "cosine" | "staircase" | "exponential" | "polynomial" | "restarts" |
+      "oneCycle" | "cyclic"; rate?: number; finalRate?: number; steps?: number; warmUp?: number; factor?: number; every?: number;
+      power?: number; firstRate?: number; rise?: number; straight?: boolean }): (step: number) => number;
   }
 )ts";
 

@@ -1,6 +1,11 @@
 // optim: updates of parameters, and learning rates over time.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <utility>
+
 #include "base/quote.hpp"
 #include "script/engine.hpp"
 #include "script/modules.hpp"
@@ -27,17 +32,45 @@ optim::Optimizer& self_optimizer(Engine& engine, JSValueConst self) {
   return *handle->optimizer;
 }
 
-template <class Optimizer, class OptimizerOptions>
-Local wrap_optimizer(Engine& engine, JSValueConst target, const OptimizerOptions& options) {
+constexpr std::size_t kRules = 15;
+
+std::string function_name(const optim::RuleInfo& rule) { return rule.name == "adamw" ? "adamW" : rule.name; }
+
+// "beta_1" as scripts write it: "beta1".
+std::string script_name(std::string_view name) {
+  std::string result;
+  bool after = false;
+  for (const char c : name) {
+    if (c != '_') result += after ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    after = c == '_';
+  }
+  return result;
+}
+
+// rmsprop(module or variables, {learningRate, ...}), and so for each rule of the table.
+template <std::size_t kIndex>
+Local make_by_rule(Engine& engine, JSValueConst, Arguments a) {
+  const optim::RuleInfo& rule = optim::rules()[kIndex];
+  Options options(engine, at(a, 1), "optim." + function_name(rule));
+  optim::OptionValues values;
+  for (const optim::OptionInfo& option : rule.options)
+    std::visit(
+        [&](auto value) {
+          options.read(script_name(option.name).c_str(), value);
+          values[option.name] = value;
+        },
+        option.standard);
+  options.finish();
+
   std::unique_ptr<optim::Optimizer> made;
   std::shared_ptr<nn::Module> module;
-  if (const ModuleHandle* handle = module_handle(engine, target)) {
+  if (const ModuleHandle* handle = module_handle(engine, at(a, 0))) {
     module = handle->module;
-    made = std::make_unique<Optimizer>(*module, options);
-  } else if (const auto list = parameters_of(engine, target)) {
-    made = std::make_unique<Optimizer>(*list, options);
+    made = optim::make_optimizer(rule.name, *module, std::move(values));
+  } else if (const auto list = parameters_of(engine, at(a, 0))) {
+    made = optim::make_optimizer(rule.name, *list, std::move(values));
   } else {
-    Engine::refuse("optim", inspect(engine, target) + " is neither a module nor an array of variables");
+    Engine::refuse("optim", inspect(engine, at(a, 0)) + " is neither a module nor an array of variables");
   }
   JSValue object = JS_NewObjectClass(engine.context, static_cast<int>(engine.optimizer_class));
   Local wrapped = engine.checked(object);
@@ -45,31 +78,9 @@ Local wrap_optimizer(Engine& engine, JSValueConst target, const OptimizerOptions
   return wrapped;
 }
 
-Local sgd(Engine& engine, JSValueConst, Arguments a) {
-  Options options(engine, at(a, 1), "optim.sgd");
-  optim::SgdOptions o;
-  options.read("learningRate", o.learning_rate)
-      .read("momentum", o.momentum)
-      .read("dampening", o.dampening)
-      .read("nesterov", o.nesterov)
-      .read("weightDecay", o.weight_decay)
-      .read("maximize", o.maximize)
-      .read("clipNorm", o.clip_norm);
-  options.finish();
-  return wrap_optimizer<optim::SGD>(engine, at(a, 0), o);
-}
-template <class Optimizer, class OptimizerOptions>
-Local adam(Engine& engine, JSValueConst, Arguments a) {
-  Options options(engine, at(a, 1), "optim.adam");
-  OptimizerOptions o;
-  options.read("learningRate", o.learning_rate)
-      .read("beta1", o.beta_1)
-      .read("beta2", o.beta_2)
-      .read("epsilon", o.epsilon)
-      .read("weightDecay", o.weight_decay)
-      .read("clipNorm", o.clip_norm);
-  options.finish();
-  return wrap_optimizer<Optimizer>(engine, at(a, 0), o);
+template <std::size_t... kIndices>
+void define_rules(Engine& engine, JSValueConst space, std::index_sequence<kIndices...>) {
+  (engine.method(space, function_name(optim::rules()[kIndices]).c_str(), native<make_by_rule<kIndices>>, 1), ...);
 }
 
 // step(gradients, learningRate): the norm of the gradients.
@@ -104,15 +115,42 @@ Local reset(Engine& engine, JSValueConst self, Arguments) {
   return {};
 }
 
-// schedule({kind, rate, finalRate, steps, warmUp, factor, every}): a function of the step.
+// The numbers of a schedule, as scripts name them.
+struct ScheduleField {
+  const char* name;
+  double optim::Schedule::*member;
+};
+constexpr ScheduleField kScheduleFields[] = {
+    {"rate", &optim::Schedule::rate},     {"finalRate", &optim::Schedule::final_rate},
+    {"steps", &optim::Schedule::steps},   {"warmUp", &optim::Schedule::warm_up},
+    {"factor", &optim::Schedule::factor}, {"every", &optim::Schedule::every},
+    {"power", &optim::Schedule::power},   {"firstRate", &optim::Schedule::first_rate},
+    {"rise", &optim::Schedule::rise}};
+constexpr int kScheduleNumbers = static_cast<int>(std::size(kScheduleFields));
+
+struct ScheduleKind {
+  std::string_view name;
+  optim::Schedule::Kind kind;
+};
+constexpr ScheduleKind kScheduleKinds[] = {{"constant", optim::Schedule::Kind::constant},
+                                           {"linear", optim::Schedule::Kind::linear},
+                                           {"cosine", optim::Schedule::Kind::cosine},
+                                           {"staircase", optim::Schedule::Kind::staircase},
+                                           {"exponential", optim::Schedule::Kind::exponential},
+                                           {"polynomial", optim::Schedule::Kind::polynomial},
+                                           {"restarts", optim::Schedule::Kind::restarts},
+                                           {"oneCycle", optim::Schedule::Kind::one_cycle},
+                                           {"cyclic", optim::Schedule::Kind::cyclic}};
+
+// schedule({kind, rate, finalRate, ...}): a function of the step.
 JSValue rate_at(JSContext* context, JSValueConst, int count, JSValueConst* arguments, int, JSValueConst* data) {
   Engine& engine = Engine::of(context);
   try {
     optim::Schedule schedule;
-    double* const fields[] = {&schedule.rate,    &schedule.final_rate, &schedule.steps,
-                              &schedule.warm_up, &schedule.factor,     &schedule.every};
-    for (int i = 0; i < 6; ++i) JS_ToFloat64(context, fields[i], data[i + 1]);
+    for (int i = 0; i < kScheduleNumbers; ++i)
+      JS_ToFloat64(context, &(schedule.*kScheduleFields[i].member), data[i + 2]);
     schedule.kind = static_cast<optim::Schedule::Kind>(JS_VALUE_GET_INT(data[0]));
+    schedule.straight = JS_VALUE_GET_INT(data[1]) != 0;
     return JS_NewFloat64(context, schedule.at(count > 0 ? engine.number(arguments[0], "the step") : 0));
   } catch (...) {
     return engine.throw_current();
@@ -122,26 +160,23 @@ Local schedule(Engine& engine, JSValueConst, Arguments a) {
   Options options(engine, at(a, 0), "optim.schedule");
   optim::Schedule s;
   const std::string kind = options.text("kind", "constant");
-  constexpr std::string_view kKinds[] = {"constant", "linear", "cosine", "staircase"};
-  int number = -1;
-  for (int i = 0; i < 4; ++i)
-    if (kind == kKinds[i]) number = i;
-  if (number < 0)
-    Engine::refuse("optim.schedule", "kind " + quote(kind) + "; known are constant, linear, cosine, staircase");
-  s.kind = static_cast<optim::Schedule::Kind>(number);
-  options.read("rate", s.rate)
-      .read("finalRate", s.final_rate)
-      .read("steps", s.steps)
-      .read("warmUp", s.warm_up)
-      .read("factor", s.factor)
-      .read("every", s.every);
+  const auto* const found = std::find_if(std::begin(kScheduleKinds), std::end(kScheduleKinds),
+                                         [&](const ScheduleKind& each) { return each.name == kind; });
+  if (found == std::end(kScheduleKinds)) {
+    std::string known;
+    for (const ScheduleKind& each : kScheduleKinds) known += (known.empty() ? "" : ", ") + std::string(each.name);
+    Engine::refuse("optim.schedule", "kind " + quote(kind) + "; known are " + known);
+  }
+  s.kind = found->kind;
+  for (const ScheduleField& field : kScheduleFields) options.read(field.name, s.*field.member);
+  options.read("straight", s.straight);
   options.finish();
   s.check();
   JSContext* const c = engine.context;
-  JSValueConst data[] = {JS_NewInt32(c, number),    JS_NewFloat64(c, s.rate),    JS_NewFloat64(c, s.final_rate),
-                         JS_NewFloat64(c, s.steps), JS_NewFloat64(c, s.warm_up), JS_NewFloat64(c, s.factor),
-                         JS_NewFloat64(c, s.every)};
-  return engine.checked(JS_NewCFunctionData(c, rate_at, 1, 0, 7, data));
+  JSValueConst data[kScheduleNumbers + 2] = {JS_NewInt32(c, static_cast<int>(s.kind)),
+                                             JS_NewInt32(c, s.straight ? 1 : 0)};
+  for (int i = 0; i < kScheduleNumbers; ++i) data[i + 2] = JS_NewFloat64(c, s.*kScheduleFields[i].member);
+  return engine.checked(JS_NewCFunctionData(c, rate_at, 1, 0, kScheduleNumbers + 2, data));
 }
 
 }  // namespace
@@ -160,9 +195,8 @@ void define_optimizers(Engine& engine) {
   engine.getter(p, "learningRate", native<learning_rate>, native<set_learning_rate>);
   engine.getter(p, "stepCount", native<step_count>);
   Local space = engine.object();
-  engine.method(space.get(), "sgd", native<sgd>, 1);
-  engine.method(space.get(), "adam", native<adam<optim::Adam, optim::AdamOptions>>, 1);
-  engine.method(space.get(), "adamW", native<adam<optim::AdamW, optim::AdamWOptions>>, 1);
+  if (optim::rules().size() != kRules) throw InternalError("optim: a rule without a function; change kRules");
+  define_rules(engine, space.get(), std::make_index_sequence<kRules>{});
   engine.method(space.get(), "schedule", native<schedule>, 1);
   engine.checked(JS_FreezeObject(engine.context, space.get()));
   add_export(engine, "optim", std::move(space));

@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "base/json.hpp"
 #include "base/quote.hpp"
+#include "train/run_optimizer.hpp"
 #include "weft/error.hpp"
+#include "weft/ops.hpp"
 #include "weft/optim/schedule.hpp"
 
 namespace weft::train {
@@ -119,6 +122,7 @@ void RunConfig::check() const {
   for (const Bound& b : bounds)
     if (!(b.value >= b.least && b.value <= b.limit))
       throw UsageError(fmt::format("--{} {}: it must be in [{}, {}]", b.name, b.value, b.least, b.limit));
+  make_optimizer(*this, std::vector<Variable>{Variable(zeros({1, 1}), "parameter")}, true);  // checks the options
   if (exchange == DType::f16 && precision != DType::f16)
     throw UsageError(
         fmt::format("--exchange f16: the loss of a run in {} is not scaled, and many of its gradients are too small "
@@ -135,6 +139,33 @@ std::string absolute_path(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);
   return (error ? path : whole.lexically_normal()).string();
+}
+
+// As it is given: NAME=VALUE, one after another.
+std::string text_of(const optim::OptionValues& options) {
+  std::string text;
+  for (const auto& [name, value] : options)
+    text += (text.empty() ? "" : " ") + std::visit([&](const auto v) { return fmt::format("{}={}", name, v); }, value);
+  return text;
+}
+
+// NAME=VALUE, where VALUE is true, false or a number.
+optim::OptionValues optimizer_options_of(std::span<const std::string> given) {
+  optim::OptionValues options;
+  for (const std::string& each : given) {
+    const std::size_t equals = each.find('=');
+    const std::string name = each.substr(0, equals), value = equals == std::string::npos ? "" : each.substr(equals + 1);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (value == "true" || value == "false")
+      options[name] = value == "true";
+    else if (!value.empty() && error == std::errc() && end == value.data() + value.size())
+      options[name] = number;
+    else
+      throw UsageError(
+          fmt::format("--optimizer-option {}: give NAME=VALUE, where VALUE is true, false or a number", quote(each)));
+  }
+  return options;
 }
 
 }  // namespace
@@ -165,6 +196,8 @@ RunConfig new_run(const TrainRequest& request) {
   run.seed = request.seed.value_or(run.seed);
   run.final_fraction = request.final_fraction.value_or(run.final_fraction);
   run.warm_up = request.warm_up.value_or(run.warm_up);
+  if (request.optimizer) run.optimizer = optim::rule_named(*request.optimizer).name;
+  run.optimizer_options = optimizer_options_of(request.optimizer_options);
   run.weight_decay = request.weight_decay.value_or(run.weight_decay);
   run.beta_1 = request.beta_1.value_or(run.beta_1);
   run.beta_2 = request.beta_2.value_or(run.beta_2);
@@ -195,6 +228,10 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
   c.check("learning-rate", request.learning_rate, stored.learning_rate);
   c.check("final-fraction", request.final_fraction, stored.final_fraction);
   c.check("warm-up", request.warm_up, stored.warm_up);
+  c.check("optimizer", request.optimizer, stored.optimizer);
+  if (!request.optimizer_options.empty() && optimizer_options_of(request.optimizer_options) != stored.optimizer_options)
+    c.check("optimizer-option", std::optional(fmt::format("{}", fmt::join(request.optimizer_options, " "))),
+            text_of(stored.optimizer_options));
   c.check("weight-decay", request.weight_decay, stored.weight_decay);
   c.check("beta-1", request.beta_1, stored.beta_1);
   c.check("beta-2", request.beta_2, stored.beta_2);
@@ -221,6 +258,8 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
 }
 
 std::string to_json(const RunConfig& c) {
+  Json options = Json::object();
+  for (const auto& [name, value] : c.optimizer_options) std::visit([&](const auto v) { options[name] = v; }, value);
   const Json json = {{"preset", c.preset},
                      {"model", model_json(c.model)},
                      {"data", c.data},
@@ -233,6 +272,8 @@ std::string to_json(const RunConfig& c) {
                      {"learning_rate", c.learning_rate},
                      {"final_fraction", c.final_fraction},
                      {"warm_up", c.warm_up},
+                     {"optimizer", c.optimizer},
+                     {"optimizer_options", options},
                      {"weight_decay", c.weight_decay},
                      {"beta_1", c.beta_1},
                      {"beta_2", c.beta_2},
@@ -269,6 +310,10 @@ RunConfig run_config_from_json(std::string_view text, std::string_view source) {
     c.learning_rate = json.at("learning_rate").get<double>();
     c.final_fraction = json.at("final_fraction").get<double>();
     c.warm_up = json.at("warm_up").get<double>();
+    c.optimizer = json.value("optimizer", "adamw");  // older runs have none of these
+    const Json options = json.value("optimizer_options", Json::object());
+    for (const auto& [name, value] : options.items())
+      c.optimizer_options[name] = value.is_boolean() ? optim::OptionValue(value.get<bool>()) : value.get<double>();
     c.weight_decay = json.at("weight_decay").get<double>();
     c.beta_1 = json.at("beta_1").get<double>();
     c.beta_2 = json.at("beta_2").get<double>();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "train/buckets.hpp"
+#include "train/run_optimizer.hpp"
 #include "weft/autocast.hpp"
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
@@ -24,7 +25,14 @@ Tensor rate_tensor(double rate) { return tensor(static_cast<float>(rate)); }
 
 std::uint64_t state_bytes(const RunConfig& config) {
   const auto count = static_cast<std::uint64_t>(nn::GPT(config.model).parameter_count());
-  return count * sizeof(float) * (config.accumulate > 1 ? 4 : 3);
+  // Nearly all parameters are in matrices, whose state is counted for one of the model's width.
+  const Extent width = config.model.width;
+  const auto state =
+      static_cast<double>(
+          optim::rule_named(config.optimizer).state_numel(Shape{width, width}, optimizer_options(config))) /
+      static_cast<double>(width * width);
+  return count * sizeof(float) * (config.accumulate > 1 ? 2 : 1) +
+         static_cast<std::uint64_t>(static_cast<double>(count * sizeof(float)) * state);
 }
 
 Learner::Learner(const RunConfig& config, const Checkpoint* checkpoint, const parallel::Member* member)
@@ -62,11 +70,7 @@ Learner::Learner(const RunConfig& config, const Checkpoint* checkpoint, const pa
     model_.initialize(config.seed);
     model_.set_recompute(config.recompute);
     if (checkpoint) model_.load_state_dict(checkpoint->model);
-    optimizer_.emplace(model_, optim::AdamWOptions{.learning_rate = config.learning_rate,
-                                                   .beta_1 = config.beta_1,
-                                                   .beta_2 = config.beta_2,
-                                                   .weight_decay = config.weight_decay,
-                                                   .clip_norm = config.clip_norm});
+    optimizer_ = make_optimizer(config, model_, true);
     if (config.precision == DType::f16) loss_scale_.emplace();
     if (config.accumulate > 1) sum_.emplace(optimizer_->parameters());
     if (checkpoint) {

@@ -17,7 +17,7 @@
 
 namespace weft::train {
 
-/// Bytes of the weights, of AdamW's two moments, and of the sum of gradients of a run that accumulates.
+/// Bytes of the weights, of the optimiser's state, and of the sum of gradients of a run that accumulates.
 std::uint64_t state_bytes(const RunConfig& config);
 
 /// Works in the session and on the default device that it is made in. Alone, a step without accumulation is one plan. With
@@ -63,7 +63,7 @@ class Learner {
   const RunConfig config_;
   std::optional<parallel::Member> member_;
   nn::GPT model_;
-  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScale> loss_scale_;
   std::optional<optim::GradientSum> sum_;  // of runs that accumulate
   Compiled compiled_step_, compiled_add_, compiled_gradients_, compiled_update_, compiled_loss_;

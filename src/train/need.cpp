@@ -10,6 +10,7 @@
 #include "train/most_rows.hpp"
 #include "train/run_folder.hpp"
 #include "weft/error.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/parallel.hpp"
 
 namespace weft::train {
@@ -72,7 +73,9 @@ std::string TrainingNeed::to_string() const {
                         note);
   };
   row("weights", weights, fmt::format("{} parameters in f32", parameters));
-  row("moments", moments, config.accumulate > 1 ? "of AdamW, and the sum of gradients" : "of AdamW");
+  row("moments", moments,
+      fmt::format("of {}{}", optim::rule_named(config.optimizer).title,
+                  config.accumulate > 1 ? ", and the sum of gradients" : ""));
   if (step) {
     row("step", *step,
         fmt::format("gradients, activations and scratch for {} x {} tokens in {}, as planned", rows,

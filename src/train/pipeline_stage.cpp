@@ -1,4 +1,5 @@
 #include "train/pipeline_stage.hpp"
+#include "train/run_optimizer.hpp"
 
 #include <fmt/format.h>
 
@@ -117,10 +118,7 @@ PipelineStage::PipelineStage(const RunConfig& config, const Checkpoint* checkpoi
     }
     const std::vector<nn::NamedVariable> named = named_variables();
     if (checkpoint) nn::write_state(named, entries_of(checkpoint->model, nn::read_state(named)), true, "the model");
-    optimizer_.emplace(optim::ParameterList(parameters_), optim::AdamWOptions{.learning_rate = config.learning_rate,
-                                                                              .beta_1 = config.beta_1,
-                                                                              .beta_2 = config.beta_2,
-                                                                              .weight_decay = config.weight_decay});
+    optimizer_ = make_optimizer(config, optim::ParameterList(parameters_), false);
     sum_.emplace(optimizer_->parameters());
     if (checkpoint) optimizer_->load_state_dict(entries_of(checkpoint->optimizer, optimizer_->state_dict()));
   } catch (const UsageError& error) {

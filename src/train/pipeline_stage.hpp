@@ -67,7 +67,7 @@ class PipelineStage {
   nn::GPT model_;
   Extent first_block_ = 0, last_block_ = 0;
   std::vector<nn::NamedParameter> parameters_;
-  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::GradientSum> sum_;
   Compiled forward_, backward_, loss_and_backward_, means_, update_, evaluate_;
   std::deque<Tensor> inputs_;  // of batches that have gone forward

@@ -1,5 +1,6 @@
 // `weft train text` without its screen: the loop, its checks and its checkpoints.
 #include "weft/train/run.hpp"
+#include "weft/optim/table.hpp"
 
 #include <fmt/format.h>
 
@@ -135,7 +136,8 @@ class Run {
   void check_state(Device device) const {
     const std::uint64_t bytes = state_bytes(config_);
     if (const auto limit = room(device, 0); limit && bytes > *limit)
-      refuse("the weights and the moments of AdamW", bytes, *limit, "take fewer --layers or a smaller --width");
+      refuse(fmt::format("the weights and the moments of {}", optim::rule_named(config_.optimizer).title), bytes,
+             *limit, "take fewer --layers or a smaller --width");
   }
   void check_step(Trainer& trainer) const {
     const std::uint64_t bytes = trainer.planned_step_bytes();

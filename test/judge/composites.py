@@ -109,7 +109,13 @@ def updates(judge):
     settings = [("sgd", torch.optim.SGD, {}, {}), ("sgd", torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}, {}),
                 ("sgd", torch.optim.SGD, {"momentum": 0.9, "nesterov": True}, {}), ("sgd", torch.optim.SGD, {"momentum": 0.8, "dampening": 0.3, "maximize": True}, {}),
                 ("adam", torch.optim.Adam, {"weight_decay": 0.1}, {}), ("adam", torch.optim.Adam, {"betas": (0.8, 0.95), "eps": 1e-3}, {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 1e-3}),
-                ("adamw", torch.optim.AdamW, {"weight_decay": 0.1}, {})]
+                ("adamw", torch.optim.AdamW, {"weight_decay": 0.1}, {}), ("adamw", torch.optim.AdamW, {"weight_decay": 0, "amsgrad": True}, {}),
+                ("rmsprop", torch.optim.RMSprop, {"momentum": 0.9, "weight_decay": 0.1, "alpha": 0.8}, {}),
+                ("adagrad", torch.optim.Adagrad, {"lr_decay": 0.1, "initial_accumulator_value": 0.5}, {"rate_decay": 0.1, "initial_accumulator": 0.5}),
+                ("adadelta", torch.optim.Adadelta, {"rho": 0.7, "weight_decay": 0.1}, {}), ("adamax", torch.optim.Adamax, {"weight_decay": 0.1}, {}),
+                ("radam", torch.optim.RAdam, {"betas": (0.8, 0.9)}, {"beta_1": 0.8, "beta_2": 0.9}),
+                ("asgd", torch.optim.ASGD, {"lambd": 0.1, "weight_decay": 0.1}, {"lambda": 0.1, "weight_decay": 0.1}),
+                ("rprop", torch.optim.Rprop, {"etas": (0.4, 1.5)}, {"shrink": 0.4, "grow": 1.5})]
     for dtype in judge.dtypes():
         batch = Batch(judge, dtype)
         for name, optimizer, theirs, ours in settings:

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include <cmath>
@@ -48,7 +50,7 @@ std::vector<Tensor> gradients_of_step(int step, double scale = 1) {
   return list;
 }
 
-// One element's rule: (parameter, gradient, decays, step from 1, its two state numbers) -> parameter.
+// One element's rule: (parameter, gradient, decays, step from 1, its three state numbers) -> parameter.
 using Rule = std::function<double(double, double, bool, int, double*)>;
 
 struct Case {
@@ -79,6 +81,74 @@ Rule sgd(SgdOptions o) {
   };
 }
 
+Rule rmsprop(double rate, double alpha, double eps, double momentum) {
+  return [=](double p, double g, bool, int, double* s) {
+    s[0] = alpha * s[0] + (1 - alpha) * g * g;
+    s[1] = alpha * s[1] + (1 - alpha) * g;
+    s[2] = momentum * s[2] + g / (std::sqrt(s[0] - s[1] * s[1]) + eps);
+    return p - rate * s[2];
+  };
+}
+
+double adagrad(double p, double g, bool, int t, double* s) {
+  s[0] = (t == 1 ? 0.5 : s[0]) + g * g;
+  return p - 0.1 / (1 + (t - 1) * 0.2) * g / (std::sqrt(s[0]) + 1e-3);
+}
+
+double adadelta(double p, double g, bool, int, double* s) {
+  s[0] = 0.8 * s[0] + 0.2 * g * g;
+  const double d = std::sqrt(s[1] + 1e-3) / std::sqrt(s[0] + 1e-3) * g;
+  s[1] = 0.8 * s[1] + 0.2 * d * d;
+  return p - 0.5 * d;
+}
+
+double adamax(double p, double g, bool, int t, double* s) {
+  s[0] = 0.9 * s[0] + 0.1 * g;
+  s[1] = std::max(0.95 * s[1], std::abs(g) + 1e-3);
+  return p - 0.1 / (1 - std::pow(0.9, t)) * s[0] / s[1];
+}
+
+double nadam(double p, double g, bool, int t, double* s) {
+  const auto momentum = [](int n) { return 0.9 * (1 - 0.5 * std::pow(0.96, n * 0.05)); };
+  double product = 1;
+  for (int n = 1; n <= t; ++n) product *= momentum(n);
+  s[0] = 0.9 * s[0] + 0.1 * g;
+  s[1] = 0.95 * s[1] + 0.05 * g * g;
+  const double later = momentum(t + 1), below = std::sqrt(s[1] / (1 - std::pow(0.95, t))) + 1e-3;
+  return p - 0.1 * ((1 - momentum(t)) * g / (1 - product) + later * s[0] / (1 - product * later)) / below;
+}
+
+// Rectified from the sixth step on.
+double radam(double p, double g, bool, int t, double* s) {
+  constexpr double kBeta = 0.9, kLimit = 2 / (1 - kBeta) - 1;
+  s[0] = 0.9 * s[0] + 0.1 * g;
+  s[1] = kBeta * s[1] + (1 - kBeta) * g * g;
+  const double power = std::pow(kBeta, t), r = kLimit - 2 * t * power / (1 - power),
+               mean = s[0] / (1 - std::pow(0.9, t));
+  if (r <= 5) return p - 0.1 * mean;
+  const double rectified = std::sqrt((r - 4) * (r - 2) * kLimit / ((kLimit - 4) * (kLimit - 2) * r));
+  return p - 0.1 * mean * rectified * std::sqrt(1 - power) / (std::sqrt(s[1]) + 1e-3);
+}
+
+double asgd(double p, double g, bool, int t, double*) {
+  const double rate = 0.1 / std::pow(1 + 0.2 * 0.1 * (t - 1), 0.6);
+  return p * (1 - 0.2 * rate) - rate * g;
+}
+
+double rprop(double p, double g, bool, int t, double* s) {
+  const double agreement = g * s[0];
+  s[1] = std::clamp((t == 1 ? 0.1 : s[1]) * (agreement > 0 ? 1.3 : agreement < 0 ? 0.4 : 1), 1e-2, 0.15);
+  s[0] = agreement < 0 ? 0 : g;
+  return p - (s[0] > 0 ? 1 : s[0] < 0 ? -1 : 0) * s[1];
+}
+
+double lion(double p, double g, bool decays, int, double* s) {
+  const double direction = 0.8 * s[0] + 0.2 * g;
+  s[0] = 0.9 * s[0] + 0.1 * g;
+  if (decays) p *= 1 - 0.1 * 0.3;
+  return p - 0.1 * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+}
+
 template <class O, class Options>
 auto maker(Options options) {
   return [options](const std::vector<Variable>& list) -> std::unique_ptr<Optimizer> {
@@ -101,6 +171,25 @@ const Case kCases[] = {
      adam(0.01, 0.8, 0.95, 1e-8, 0.3, false)},
     {"AdamW", maker<AdamW>(AdamWOptions{.learning_rate = 0.02, .beta_2 = 0.99, .weight_decay = 0.1}),
      adam(0.02, 0.9, 0.99, 1e-8, 0.1, true)},
+    {"RMSprop",
+     maker<RMSprop>(
+         RMSpropOptions{.learning_rate = 0.1, .alpha = 0.8, .epsilon = 0.1, .momentum = 0.5, .centered = true}),
+     rmsprop(0.1, 0.8, 0.1, 0.5)},
+    {"Adagrad",
+     maker<Adagrad>(
+         AdagradOptions{.learning_rate = 0.1, .rate_decay = 0.2, .initial_accumulator = 0.5, .epsilon = 1e-3}),
+     adagrad},
+    {"Adadelta", maker<Adadelta>(AdadeltaOptions{.learning_rate = 0.5, .rho = 0.8, .epsilon = 1e-3}), adadelta},
+    {"Adamax", maker<Adamax>(AdamaxOptions{.learning_rate = 0.1, .beta_2 = 0.95, .epsilon = 1e-3}), adamax},
+    {"NAdam", maker<NAdam>(NAdamOptions{.learning_rate = 0.1, .beta_2 = 0.95, .epsilon = 1e-3, .momentum_decay = 0.05}),
+     nadam},
+    {"RAdam", maker<RAdam>(RAdamOptions{.learning_rate = 0.1, .beta_2 = 0.9, .epsilon = 1e-3}), radam},
+    {"ASGD", maker<ASGD>(ASGDOptions{.learning_rate = 0.1, .lambda = 0.2, .alpha = 0.6}), asgd},
+    {"Rprop",
+     maker<Rprop>(
+         RpropOptions{.learning_rate = 0.1, .shrink = 0.4, .grow = 1.3, .least_step = 1e-2, .largest_step = 0.15}),
+     rprop},
+    {"Lion", maker<Lion>(LionOptions{.learning_rate = 0.1, .beta_1 = 0.8, .beta_2 = 0.9, .weight_decay = 0.3}), lion},
 };
 
 void expect_near(const std::vector<Variable>& parameters, const std::vector<std::vector<double>>& expected,
@@ -118,7 +207,7 @@ TEST(Optimizer, UpdatesMatchTheScalarReference) {
     const std::vector<Variable> parameters = make_parameters();
     const auto optimizer = c.make(parameters);
     std::vector<std::vector<double>> expected;
-    std::vector<std::vector<std::array<double, 2>>> state;
+    std::vector<std::vector<std::array<double, 3>>> state;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const std::vector<float> begin = numbers(kShapes[i].numel(), static_cast<int>(i));
       expected.emplace_back(begin.begin(), begin.end());
@@ -203,7 +292,7 @@ TEST(Optimizer, StateGoesRoundBitForBit) {
   AdamW a(first, {.learning_rate = 0.1, .weight_decay = 0.1});
   for (int t = 1; t <= 3; ++t) a.step(gradients_of_step(t));
   const nn::StateDict state = a.state_dict();
-  EXPECT_NE(nn::find(state, "moment_2.p4"), nullptr);
+  EXPECT_NE(nn::find(state, "exp_avg_sq.p4"), nullptr);
 
   std::vector<Variable> second;
   for (const Variable& v : first) second.emplace_back(tensor<float>(v.value().to_vector<float>(), v.shape()), v.name());
@@ -220,6 +309,30 @@ TEST(Optimizer, StateGoesRoundBitForBit) {
   nn::StateDict bad = state;
   bad.pop_back();
   EXPECT_THROW(b.load_state_dict(bad), UsageError);
+}
+
+// Files of earlier versions.
+TEST(Optimizer, StateWithOlderNamesIsRead) {
+  const std::pair<const char*, const char*> names[] = {
+      {"exp_avg.", "moment_1."}, {"exp_avg_sq.", "moment_2."}, {"momentum_buffer.", "momentum."}};
+  for (const char* rule : {"adamw", "sgd"}) {
+    OptionValues options;
+    if (rule == std::string_view("sgd")) options["momentum"] = 0.9;
+    const std::vector<Variable> parameters = make_parameters();
+    const auto optimizer = make_optimizer(rule, parameters, options);
+    optimizer->step(gradients_of_step(1));
+    const nn::StateDict state = optimizer->state_dict();
+    nn::StateDict older = state;
+    int renamed = 0;
+    for (nn::NamedArray& entry : older)
+      for (const auto& [now, before] : names)
+        if (entry.name.starts_with(now))
+          entry.name = before + entry.name.substr(std::string_view(now).size()), ++renamed;
+    EXPECT_EQ(renamed, (rule == std::string_view("sgd") ? 1 : 2) * static_cast<int>(parameters.size()));
+    const auto other = make_optimizer(rule, make_parameters(), options);
+    other->load_state_dict(older);
+    EXPECT_EQ(other->state_dict(), state) << rule;
+  }
 }
 
 // Also of a compiled step that was traced before.
@@ -251,6 +364,69 @@ TEST(Optimizer, ResetForgetsTheMomentsAndKeepsTheParameters) {
   EXPECT_EQ(a.step_count(), 2);
   for (std::size_t i = 0; i < first.size(); ++i)
     EXPECT_EQ(first[i].value().to_vector<float>(), second[i].value().to_vector<float>());
+}
+
+// Each rule through the table and by its class, where PyTorch and papers are compared in Python (test_optim.py).
+TEST(Optimizer, EveryRuleIsInTheTable) {
+  std::vector<std::string> names;
+  for (const RuleInfo& rule : rules()) {
+    names.push_back(rule.name);
+    EXPECT_EQ(&rule_named(rule.title), &rule);
+    const std::vector<Variable> parameters = make_parameters();
+    const auto optimizer = rule.make({{parameters, {{"clip_norm", 2.0}}}}, {});
+    EXPECT_FLOAT_EQ(static_cast<float>(optimizer->learning_rate()),
+                    static_cast<float>(std::get<double>(rule.options[0].standard)));
+    optimizer->step(gradients_of_step(1));
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}})
+      EXPECT_NE(parameters[i].value().to_vector<float>(), numbers(kShapes[i].numel(), static_cast<int>(i)))
+          << rule.name;
+    std::uint64_t elements = 0;
+    for (const Shape& shape : kShapes) elements += static_cast<std::uint64_t>(rule.state_numel(shape, {}));
+    EXPECT_EQ(optimizer->state_bytes(), elements * sizeof(float)) << rule.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
+                                             "nadam", "radam", "asgd", "rprop", "lion", "adafactor", "lamb", "muon"}));
+}
+
+TEST(Optimizer, AmsgradKeepsTheLargestMeanSquare) {
+  const std::vector<Variable> p = {Variable(zeros({1}), "p")};
+  Adam optimizer(p, {.learning_rate = 1, .beta_1 = 0, .beta_2 = 0, .epsilon = 1e-6, .amsgrad = true});
+  optimizer.step(std::vector<Tensor>{full({1}, 4)});
+  optimizer.step(std::vector<Tensor>{full({1}, 1)});  // over 4, and not over 1
+  EXPECT_NEAR(p[0].value().to_vector<float>()[0], -1.25, 1e-5);
+}
+
+TEST(Optimizer, WrongOptionsByNameAreNamed) {
+  using test::message_of;
+  const auto refused = [](const char* rule, const OptionValues& options) {
+    return message_of<UsageError>([&] { make_optimizer(rule, make_parameters(), options); });
+  };
+  EXPECT_EQ(refused("lbfg", {}).rfind("there is no optimizer \"lbfg\"; there are sgd, adam,", 0), 0u);
+  EXPECT_NE(refused("lion", {{"epsilon", 1.0}}).find("Lion: there is no option \"epsilon\"; there are learning_rate"),
+            std::string::npos);
+  EXPECT_EQ(refused("adam", {{"amsgrad", 1.0}}), "Adam: the option \"amsgrad\" must be true or false");
+  EXPECT_EQ(refused("adam", {{"beta_1", true}}), "Adam: the option \"beta_1\" must be a number");
+  EXPECT_EQ(refused("muon", {{"iterations", 2.5}}), "Muon: the option \"iterations\" must be a whole number");
+  EXPECT_EQ(refused("rmsprop", {{"alpha", 1.0}}), "RMSprop: alpha is 1; it must be in [0, 1)");
+  EXPECT_EQ(refused("radam", {{"beta_2", 0.5}}).rfind("RAdam: beta_2 is 0.5", 0), 0u);
+  EXPECT_NO_THROW(make_optimizer("muon", make_parameters(), {{"iterations", Extent{3}}, {"momentum", Extent{0}}}));
+}
+
+TEST(Optimizer, GroupsHaveOptionsOfTheirOwn) {
+  const std::vector<Variable> p = {Variable(ones({2, 2}), "a"), Variable(ones({2, 2}), "b"), Variable(ones({2}), "c")};
+  SGD optimizer({{std::vector<Variable>{p[0]}, {.learning_rate = 0.1, .weight_decay = 0.5}},
+                 {std::vector<Variable>{p[1], p[2]}, {.learning_rate = 0.2, .maximize = true}}});
+  const std::vector<Tensor> gradients = {ones({2, 2}), ones({2, 2}), ones({2})};
+  const auto first = [&](std::size_t i) { return p[i].value().to_vector<float>()[0]; };
+  optimizer.step(gradients);
+  EXPECT_NEAR(first(0), 1 - 0.1 * 1.5, 1e-6);
+  EXPECT_NEAR(first(1), 1.2, 1e-6);
+  EXPECT_NEAR(first(2), 1.2, 1e-6);
+  optimizer.step(gradients, full({}, 0.01));  // the second group's rate keeps its ratio
+  EXPECT_NEAR(first(1), 1.22, 1e-6);
+  EXPECT_THROW(SGD({{std::vector<Variable>{p[0]}, {.learning_rate = 0}}, {std::vector<Variable>{p[1]}, {}}}),
+               UsageError);
+  EXPECT_THROW(SGD({{std::vector<Variable>{p[0]}, {}}, {std::vector<Variable>{p[0]}, {}}}), UsageError);
 }
 
 TEST(Optimizer, WrongGradientsAreErrors) {

@@ -260,6 +260,26 @@ const Case kCases[] = {
      "for (const make of [optim.sgd, optim.adam, optim.adamW]) { const v = variable([5]); const o = make([v], { "
      "learningRate: 0.5 }); for (let i = 0; i < 200; ++i) o.step(grad(v.square().sum(), o)); near(v.item(), 0, 0.05); "
      "same(o.stepCount, 200); o.learningRate = 0.25; same(o.learningRate, 0.25) }"},
+    {"further optimizers",
+     "const rates = { rmsprop: 0.05, adagrad: 1, adadelta: 20, adamax: 0.1, nadam: 0.1, radam: 0.1, asgd: 0.1, rprop: "
+     "0.1, lion: 0.05, "
+     "adafactor: 0.5, lamb: 0.05, muon: 0.1 }; for (const name in rates) { const v = variable([[5, -3]]); const o = "
+     "optim[name]([v], { learningRate: rates[name], clipNorm: 100 }); for (let i = 0; i < 100; ++i) "
+     "o.step(grad(v.square().sum(), "
+     "o)); same([name, v.square().sum().item() < 4], [name, true]) }"},
+    {"options of optimizers",
+     "const v = variable([1]); optim.rmsprop([v], { learningRate: 1, alpha: 0, epsilon: 1, centered: false, momentum: "
+     "0.5 "
+     "}).step([tensor([1])]); near(v.item(), 0.5); for (const wrong of [() => optim.lion([v], { epsilon: 1 }), () => "
+     "optim.rmsprop([v], { alpha: 1 })]) { let message = ''; try { wrong(); } catch (error) { message = error.message; "
+     "} "
+     "same(/epsilon|alpha/.test(message), true); }"},
+    {"further schedules",
+     "near(optim.schedule({ kind: 'exponential', rate: 2, factor: 0.5 })(3), 0.25); near(optim.schedule({ kind: "
+     "'polynomial', rate: 1, steps: 10, power: 2 })(5), 0.25); near(optim.schedule({ kind: 'restarts', rate: 1, every: "
+     "4 "
+     "})(6), 0.5); near(optim.schedule({ kind: 'oneCycle', rate: 1, steps: 21, rise: 11, firstRate: 0.1 })(15), 0.5); "
+     "near(optim.schedule({ kind: 'cyclic', rate: 3, finalRate: 1, rise: 4, every: 12 })(8), 2)"},
     {"schedules",
      "const s = optim.schedule({ kind: 'linear', rate: 1, finalRate: 0, steps: 10 }); near(s(5), 0.5); near(s(20), 0)"},
     {"no gradient", "const v = variable([1]); const y = weft.noGrad(() => v.mul(2)); same(grad(y.sum(), v).item(), 0)"},

@@ -42,7 +42,11 @@ TEST(RunConfig, GoesThroughJson) {
   r.seed = ~std::uint64_t{0};
   r.learning_rate = 0.1;
   r.tied = false;
+  r.optimizer = "RMSprop";
+  r.optimizer_options = {"momentum=0.5", "centered=true"};
   RunConfig c = new_run(r);
+  EXPECT_EQ(c.optimizer, "rmsprop");
+  EXPECT_EQ(c.optimizer_options, (optim::OptionValues{{"momentum", 0.5}, {"centered", true}}));
   c.data = "a \"quoted\"\nname";
   c.data_hash = 0xfedcba9876543210;
   EXPECT_EQ(run_config_from_json(to_json(c), "test"), c);
@@ -105,6 +109,8 @@ TEST(RunConfig, ResumingTakesTheStoredRun) {
   EXPECT_EQ(resumed_run(stored, again, 12).steps, 0);
   again.seed = 1;
   again.width = 64;
+  again.optimizer = "lion";
+  again.optimizer_options = {"maximize=true"};
   try {
     resumed_run(stored, again, 12);
     FAIL();
@@ -112,18 +118,30 @@ TEST(RunConfig, ResumingTakesTheStoredRun) {
     const std::string message = error.what();
     EXPECT_NE(message.find("--seed 1  (the run has 9)"), std::string::npos) << message;
     EXPECT_NE(message.find("--width 64  (the run has 128)"), std::string::npos) << message;
+    EXPECT_NE(message.find("--optimizer lion  (the run has adamw)"), std::string::npos) << message;
+    EXPECT_NE(message.find("--optimizer-option maximize=true  (the run has "), std::string::npos) << message;
   }
 }
 
 TEST(RunConfig, BadNumbersAreErrors) {
   const std::function<void(TrainRequest&)> mistakes[] = {
-      [](TrainRequest& r) { r.steps = 0; },           [](TrainRequest& r) { r.seconds = -1; },
-      [](TrainRequest& r) { r.batch = 0; },           [](TrainRequest& r) { r.layers = 0; },
-      [](TrainRequest& r) { r.heads = 3; },           [](TrainRequest& r) { r.learning_rate = NAN; },
-      [](TrainRequest& r) { r.beta_1 = 1; },          [](TrainRequest& r) { r.dropout = 1; },
-      [](TrainRequest& r) { r.vocabulary = "word"; }, [](TrainRequest& r) { r.preset = "smal"; },
-      [](TrainRequest& r) { r.data.reset(); },        [](TrainRequest& r) { r.final_fraction = 2; },
-      [](TrainRequest& r) { r.context = 1LL << 40; }};
+      [](TrainRequest& r) { r.steps = 0; },
+      [](TrainRequest& r) { r.seconds = -1; },
+      [](TrainRequest& r) { r.batch = 0; },
+      [](TrainRequest& r) { r.layers = 0; },
+      [](TrainRequest& r) { r.heads = 3; },
+      [](TrainRequest& r) { r.learning_rate = NAN; },
+      [](TrainRequest& r) { r.beta_1 = 1; },
+      [](TrainRequest& r) { r.dropout = 1; },
+      [](TrainRequest& r) { r.vocabulary = "word"; },
+      [](TrainRequest& r) { r.preset = "smal"; },
+      [](TrainRequest& r) { r.data.reset(); },
+      [](TrainRequest& r) { r.final_fraction = 2; },
+      [](TrainRequest& r) { r.context = 1LL << 40; },
+      [](TrainRequest& r) { r.optimizer = "adm"; },
+      [](TrainRequest& r) { r.optimizer_options = {"momentum=0.9"}; },  // AdamW has none
+      [](TrainRequest& r) { r.optimizer_options = {"amsgrad"}; },
+      [](TrainRequest& r) { r.optimizer_options = {"epsilon=tiny"}; }};
   int index = 0;
   for (const auto& mistake : mistakes) {
     TrainRequest r = request();

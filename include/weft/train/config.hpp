@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weft/nn/gpt.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/train/text.hpp"
 
 namespace weft::train {
@@ -25,8 +27,10 @@ struct RunConfig {
   std::int64_t steps = 0;  // planned in total; 0: as many as the seconds allow
   double seconds = 0;      // planned in total; 0: as long as the steps take
   double learning_rate = 4e-3;
-  double final_fraction = 0.1;  // the last learning rate, as a fraction of learning_rate
-  double warm_up = 100;         // steps, at most a tenth of the run
+  double final_fraction = 0.1;                 // the last learning rate, as a fraction of learning_rate
+  double warm_up = 100;                        // steps, at most a tenth of the run
+  std::string optimizer = "adamw";             // a rule of optim::rules()
+  optim::OptionValues optimizer_options = {};  // its options, but for those that have fields here
   double weight_decay = 0.1;
   double beta_1 = 0.9;
   double beta_2 = 0.99;
@@ -72,6 +76,8 @@ struct TrainRequest {
   std::string device = "auto";  // or several, with commas between
   bool divide = false;          // several devices divide the layers, not the batches
   std::optional<std::string> preset;
+  std::optional<std::string> optimizer;
+  std::vector<std::string> optimizer_options;  // NAME=VALUE
   std::optional<std::filesystem::path> data;
   std::optional<std::string> vocabulary;
   std::optional<std::int64_t> steps;  // in total, those of the resumed run included

@@ -18,7 +18,8 @@ struct TrainingNeed {
   Extent rows = 0;        ///< texts of a batch on each device
   Extent parameters = 0;  ///< numbers
   std::uint64_t weights = 0;
-  std::uint64_t moments = 0;  ///< AdamW's two, and the sum of gradients of a run that accumulates
+  std::uint64_t moments =
+      0;  ///< the optimiser's state (AdamW: two for each weight), and the sum of gradients of a run that accumulates
   /// Gradients, activations and scratch of a step, and those of a measurement of the validation loss, as planned. Nothing where
   /// weights and moments alone do not fit; no plan was made then.
   std::optional<std::uint64_t> step, validation;
