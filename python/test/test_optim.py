@@ -353,7 +353,7 @@ class Optimizers(unittest.TestCase):
         import inspect
         for _, title, _, options in weft._weft._optimizer_rules():
             signature = inspect.signature(getattr(optim, title).__init__).parameters
-            own = {("lambda" if name == "lambd" else name): parameter.default for name, parameter in signature.items()
+            own = {name: parameter.default for name, parameter in signature.items()
                    if name not in ("self", "parameters", "torch", "matrices")}
             self.assertEqual({key: float(value) for key, value in own.items()}, {key: float(value) for key, value in options.items()}, title)
 

@@ -242,7 +242,7 @@ declare module "weft" {
     function adamax(parameters: Parameters, options?: WithMoments): Optimizer;
     function nadam(parameters: Parameters, options?: WithMoments & { momentumDecay?: number; decoupled?: boolean }): Optimizer;
     function radam(parameters: Parameters, options?: WithMoments & { decoupled?: boolean }): Optimizer;
-    function asgd(parameters: Parameters, options?: Decaying & { lambda?: number; alpha?: number; averagingStart?: number }): Optimizer;
+    function asgd(parameters: Parameters, options?: Decaying & { lambd?: number; alpha?: number; averagingStart?: number }): Optimizer;
     function rprop(parameters: Parameters, options?: Common & { shrink?: number; grow?: number; leastStep?: number; largestStep?: number }): Optimizer;
     function lion(parameters: Parameters, options?: Decaying & { beta1?: number; beta2?: number }): Optimizer;
     function adafactor(parameters: Parameters, options?: Decaying & { beta2Decay?: number; epsilon1?: number; epsilon2?: number;

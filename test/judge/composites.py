@@ -114,7 +114,7 @@ def updates(judge):
                 ("adagrad", torch.optim.Adagrad, {"lr_decay": 0.1, "initial_accumulator_value": 0.5}, {"rate_decay": 0.1, "initial_accumulator": 0.5}),
                 ("adadelta", torch.optim.Adadelta, {"rho": 0.7, "weight_decay": 0.1}, {}), ("adamax", torch.optim.Adamax, {"weight_decay": 0.1}, {}),
                 ("radam", torch.optim.RAdam, {"betas": (0.8, 0.9)}, {"beta_1": 0.8, "beta_2": 0.9}),
-                ("asgd", torch.optim.ASGD, {"lambd": 0.1, "weight_decay": 0.1}, {"lambda": 0.1, "weight_decay": 0.1}),
+                ("asgd", torch.optim.ASGD, {"lambd": 0.1, "weight_decay": 0.1}, {}),
                 ("rprop", torch.optim.Rprop, {"etas": (0.4, 1.5)}, {"shrink": 0.4, "grow": 1.5})]
     for dtype in judge.dtypes():
         batch = Batch(judge, dtype)

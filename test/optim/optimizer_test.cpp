@@ -184,7 +184,7 @@ const Case kCases[] = {
     {"NAdam", maker<NAdam>(NAdamOptions{.learning_rate = 0.1, .beta_2 = 0.95, .epsilon = 1e-3, .momentum_decay = 0.05}),
      nadam},
     {"RAdam", maker<RAdam>(RAdamOptions{.learning_rate = 0.1, .beta_2 = 0.9, .epsilon = 1e-3}), radam},
-    {"ASGD", maker<ASGD>(ASGDOptions{.learning_rate = 0.1, .lambda = 0.2, .alpha = 0.6}), asgd},
+    {"ASGD", maker<ASGD>(ASGDOptions{.learning_rate = 0.1, .lambd = 0.2, .alpha = 0.6}), asgd},
     {"Rprop",
      maker<Rprop>(
          RpropOptions{.learning_rate = 0.1, .shrink = 0.4, .grow = 1.3, .least_step = 1e-2, .largest_step = 0.15}),

@@ -172,7 +172,7 @@ using RAdam = RuleOptimizer<RAdamOptions>;
 
 struct ASGDOptions {
   double learning_rate = 1e-2;
-  double lambda = 1e-4;
+  double lambd = 1e-4;
   double alpha = 0.75;
   double averaging_start = 1e6;  // the step after which the mean is taken
   double weight_decay = 0;       // added to the gradient (L2)
@@ -180,7 +180,7 @@ struct ASGDOptions {
   double clip_norm = 0;
   std::function<bool(std::string_view)> decay_filter = {};
 };
-/// n = rate / (1 + lambda rate (t - 1))^alpha; p = (1 - lambda n) p - n g; the mean of the parameters from averaging_start on is in the
+/// n = rate / (1 + lambd rate (t - 1))^alpha; p = (1 - lambd n) p - n g; the mean of the parameters from averaging_start on is in the
 /// state: a = a + (p - a) / max(1, t - 1 - averaging_start). State: ax (a).
 /// Source: Polyak and Juditsky 1992, SIAM Journal on Control and Optimization 30.
 using ASGD = RuleOptimizer<ASGDOptions>;

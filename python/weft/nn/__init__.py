@@ -22,6 +22,103 @@ from .._ops import (
     soft_margin_loss as soft_margin_loss,
     triplet_margin_loss as triplet_margin_loss,
 )
+from ._activations import (
+    CELU as CELU,
+    ELU as ELU,
+    GELU as GELU,
+    GLU as GLU,
+    Hardshrink as Hardshrink,
+    Hardsigmoid as Hardsigmoid,
+    Hardswish as Hardswish,
+    Hardtanh as Hardtanh,
+    LeakyReLU as LeakyReLU,
+    LogSigmoid as LogSigmoid,
+    LogSoftmax as LogSoftmax,
+    Mish as Mish,
+    PReLU as PReLU,
+    RReLU as RReLU,
+    ReLU as ReLU,
+    ReLU6 as ReLU6,
+    SELU as SELU,
+    SiLU as SiLU,
+    Sigmoid as Sigmoid,
+    Softmax as Softmax,
+    Softmax2d as Softmax2d,
+    Softmin as Softmin,
+    Softplus as Softplus,
+    Softshrink as Softshrink,
+    Softsign as Softsign,
+    Tanh as Tanh,
+    Tanhshrink as Tanhshrink,
+    Threshold as Threshold,
+)
+from ._attention import (
+    MultiheadAttention as MultiheadAttention,
+    Transformer as Transformer,
+    TransformerDecoder as TransformerDecoder,
+    TransformerDecoderLayer as TransformerDecoderLayer,
+    TransformerEncoder as TransformerEncoder,
+    TransformerEncoderLayer as TransformerEncoderLayer,
+)
+from ._losses import (
+    BCELoss as BCELoss,
+    BCEWithLogitsLoss as BCEWithLogitsLoss,
+    CTCLoss as CTCLoss,
+    CosineEmbeddingLoss as CosineEmbeddingLoss,
+    CrossEntropyLoss as CrossEntropyLoss,
+    GaussianNLLLoss as GaussianNLLLoss,
+    HingeEmbeddingLoss as HingeEmbeddingLoss,
+    HuberLoss as HuberLoss,
+    KLDivLoss as KLDivLoss,
+    L1Loss as L1Loss,
+    MSELoss as MSELoss,
+    MarginRankingLoss as MarginRankingLoss,
+    MultiLabelMarginLoss as MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss,
+    MultiMarginLoss as MultiMarginLoss,
+    NLLLoss as NLLLoss,
+    PoissonNLLLoss as PoissonNLLLoss,
+    SmoothL1Loss as SmoothL1Loss,
+    SoftMarginLoss as SoftMarginLoss,
+    TripletMarginLoss as TripletMarginLoss,
+    TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss,
+)
+from ._shapes import (
+    ChannelShuffle as ChannelShuffle,
+    CircularPad1d as CircularPad1d,
+    CircularPad2d as CircularPad2d,
+    CircularPad3d as CircularPad3d,
+    ConstantPad1d as ConstantPad1d,
+    ConstantPad2d as ConstantPad2d,
+    ConstantPad3d as ConstantPad3d,
+    CosineSimilarity as CosineSimilarity,
+    EmbeddingBag as EmbeddingBag,
+    Fold as Fold,
+    FractionalMaxPool2d as FractionalMaxPool2d,
+    FractionalMaxPool3d as FractionalMaxPool3d,
+    LPPool1d as LPPool1d,
+    LPPool2d as LPPool2d,
+    LocalResponseNorm as LocalResponseNorm,
+    MaxUnpool1d as MaxUnpool1d,
+    MaxUnpool2d as MaxUnpool2d,
+    MaxUnpool3d as MaxUnpool3d,
+    PairwiseDistance as PairwiseDistance,
+    ParameterDict as ParameterDict,
+    ParameterList as ParameterList,
+    PixelShuffle as PixelShuffle,
+    PixelUnshuffle as PixelUnshuffle,
+    ReflectionPad1d as ReflectionPad1d,
+    ReflectionPad2d as ReflectionPad2d,
+    ReflectionPad3d as ReflectionPad3d,
+    ReplicationPad1d as ReplicationPad1d,
+    ReplicationPad2d as ReplicationPad2d,
+    ReplicationPad3d as ReplicationPad3d,
+    Unflatten as Unflatten,
+    Unfold as Unfold,
+    ZeroPad1d as ZeroPad1d,
+    ZeroPad2d as ZeroPad2d,
+    ZeroPad3d as ZeroPad3d,
+)
 from ._choices import (
     KMeans as KMeans,
     Mixture as Mixture,
@@ -48,9 +145,10 @@ from ._images import (
     InstanceNorm as InstanceNorm,
     MaxPool as MaxPool,
     Upsample as Upsample,
+    UpsamplingBilinear2d as UpsamplingBilinear2d,
+    UpsamplingNearest2d as UpsamplingNearest2d,
 )
 from ._layers import (
-    GELU as GELU,
     AlphaDropout as AlphaDropout,
     Bilinear as Bilinear,
     Dropout as Dropout,
@@ -60,25 +158,29 @@ from ._layers import (
     Identity as Identity,
     LayerNorm as LayerNorm,
     Linear as Linear,
-    LogSoftmax as LogSoftmax,
     ModuleDict as ModuleDict,
     ModuleList as ModuleList,
-    PReLU as PReLU,
-    ReLU as ReLU,
     RMSNorm as RMSNorm,
     Sequential as Sequential,
-    Sigmoid as Sigmoid,
-    SiLU as SiLU,
-    Softmax as Softmax,
-    Tanh as Tanh,
 )
 from ._module import Init as Init, Module as Module, ModuleHookHandle as ModuleHookHandle, Parameter as Parameter
-from ._recurrent import GRU as GRU, LSTM as LSTM, RNN as RNN
+from ._recurrent import (
+    GRU as GRU,
+    LSTM as LSTM,
+    RNN as RNN,
+    GRUCell as GRUCell,
+    LSTMCell as LSTMCell,
+    RNNCell as RNNCell,
+)
+from . import functional as functional, init as init, utils as utils  # after what they use
 
 # PyTorch's names of layers that take images of any rank, and the short names of losses.
 MaxPool1d = MaxPool2d = MaxPool3d = MaxPool
 AvgPool1d = AvgPool2d = AvgPool3d = AvgPool
+AdaptiveMaxPool1d = AdaptiveMaxPool2d = AdaptiveMaxPool3d = AdaptiveMaxPool
+AdaptiveAvgPool1d = AdaptiveAvgPool2d = AdaptiveAvgPool3d = AdaptiveAvgPool
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
+InstanceNorm1d = InstanceNorm2d = InstanceNorm3d = InstanceNorm
 Dropout1d = Dropout2d = Dropout3d = ChannelDropout
 mse, l1, huber, smooth_l1, nll, ctc = mse_loss, l1_loss, huber_loss, smooth_l1_loss, nll_loss, ctc_loss
 poisson_nll, gaussian_nll, hinge_embedding = poisson_nll_loss, gaussian_nll_loss, hinge_embedding_loss

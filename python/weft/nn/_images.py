@@ -202,3 +202,26 @@ class Upsample(Module):
 
     def describe(self) -> str:
         return f"Upsample {self.scale}"
+
+
+class UpsamplingNearest2d(Module):
+    """interpolate() of images [N, C, H, W] to a size, or to a multiple of theirs."""
+
+    _mode, _align_corners = "nearest", False
+
+    def __init__(self, size: Extents | None = None, scale_factor: int | None = None) -> None:
+        if (size is None) == (scale_factor is None):
+            raise UsageError(f"{type(self).__name__}: give size or scale_factor")
+        self.size, self.scale_factor = size, scale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4:
+            raise ShapeError(f"{type(self).__name__}: x has rank {x.ndim}; it is [N, C, H, W]")
+        size = [n * self.scale_factor for n in x.shape[2:]] if self.scale_factor else _extents(self.size or 1, 2)
+        return _op("interpolate")(x, size, mode=self._mode, align_corners=self._align_corners)
+
+
+class UpsamplingBilinear2d(UpsamplingNearest2d):
+    """The same, bilinear, where corners stay corners."""
+
+    _mode, _align_corners = "linear", True

@@ -6,7 +6,8 @@ from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Se
 from typing import Any
 
 from .. import _weft
-from .._weft import ShapeError, Tensor, UsageError
+from .._tensor import arange
+from .._weft import ShapeError, Tensor, UsageError, Variable
 from ._module import Init, Module, Parameter
 
 _op: Any = _weft.op
@@ -185,12 +186,33 @@ _op_layer_norm, _op_rms_norm, _op_dropout = _op("layer_norm"), _op("rms_norm"), 
 class Embedding(Module):
     """Rows of a table by index. Shapes: indices [...] -> [..., width]; weight [rows, width]."""
 
-    def __init__(self, rows: int, width: int, init: Init | None = None) -> None:
+    def __init__(self, rows: int, width: int, init: Init | None = None, *, padding_idx: int | None = None) -> None:
+        """padding_idx: a row that stays as it is and is zero at first; its indices give no gradient."""
         self.rows, self.width = _check("embedding", "the number of rows", rows), _check("embedding", "the width", width)
+        if padding_idx is not None and not -rows <= padding_idx < rows:
+            raise UsageError(f"embedding: padding_idx {padding_idx} is not one of {rows} rows")
+        self.padding_idx = None if padding_idx is None else padding_idx % rows
         self.weight = Parameter((rows, width), init or Init.normal(1))
+        if self.padding_idx is not None:
+            row = _op("unsqueeze")(arange(rows) == self.padding_idx, 1)
+            self.weight.assign(_op("where")(row, 0.0, self.weight.value))
+
+    @classmethod
+    def from_pretrained(cls, weight: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+        """A layer with these rows, which do not train if `freeze`."""
+        value = Variable(weight)
+        if value.ndim != 2:
+            raise ShapeError(f"embedding: a table has rank 2, given {list(value.shape)}")
+        made = cls(value.shape[0], value.shape[1], Init.zeros(), padding_idx=padding_idx)
+        made.weight.assign(value.value)
+        made.requires_grad_(not freeze)
+        return made
 
     def forward(self, indices: Tensor) -> Tensor:
-        return _op_embedding(self.weight, indices)
+        rows = _op_embedding(self.weight, indices)
+        if self.padding_idx is None:
+            return rows
+        return _op("where")(_op("unsqueeze")(indices == self.padding_idx, -1), _op("detach")(rows), rows)
 
     def describe(self) -> str:
         return f"Embedding {self.rows} x {self.width}"
@@ -273,32 +295,3 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return _op("flatten")(x, self.first, self.last)
-
-
-class _Activation(Module):
-    _op_name = ""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _op(self._op_name)(x, **self.options)
-
-
-def _activation(name: str, op: str) -> type[_Activation]:
-    return type(name, (_Activation,), {"_op_name": op, "__doc__": f"weft.{op}.", "__module__": __name__})
-
-
-ReLU, GELU, SiLU, Tanh, Sigmoid = (_activation(name, op) for name, op in (
-    ("ReLU", "relu"), ("GELU", "gelu"), ("SiLU", "silu"), ("Tanh", "tanh"), ("Sigmoid", "sigmoid")))
-Softmax, LogSoftmax = _activation("Softmax", "softmax"), _activation("LogSoftmax", "log_softmax")
-
-
-class PReLU(Module):
-    """max(x, 0) + weight min(x, 0)."""
-
-    def __init__(self, channels: int = 1, initial: float = 0.25) -> None:
-        self.weight = Parameter((channels,), Init.constant(initial))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _op("prelu")(x, self.weight)

@@ -110,6 +110,7 @@ class Module:
     _children: dict[str, Module]
     _buffers: dict[str, Variable]
     _hooks: dict[str, dict[ModuleHookHandle, Callable[..., Any]]]
+    _parametrized: dict[str, Any]  # parameters that are computed (nn.utils.parametrize)
 
     def __new__(cls, *_arguments: Any, **_named: Any) -> Any:
         # Here and not in __init__, so that a subclass may forget to call it.
@@ -160,6 +161,8 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         tables = self.__dict__
+        if name in tables.get("_parametrized", ()):
+            return tables["_parametrized"][name]()
         if name in tables.get("_parameters", ()):
             return self._variable(name)
         for table in ("_children", "_buffers"):
@@ -251,6 +254,46 @@ class Module:
     def parameters(self) -> list[Variable]:
         """Every parameter of the tree in order, each once."""
         return [variable for _, variable in self.named_parameters()]
+
+    def apply(self, function: Callable[[Module], Any]) -> Module:
+        """Calls the function for every module below, and then this one."""
+        for child in self._children.values():
+            child.apply(function)
+        function(self)
+        return self
+
+    def get_submodule(self, path: str) -> Module:
+        """The module of a path, such as "blocks.0.mlp"."""
+        module = self
+        for name in path.split(".") if path else []:
+            if name not in module._children:
+                raise AttributeError(f"{type(module).__name__} has no module {name!r} (of the path {path!r})")
+            module = module._children[name]
+        return module
+
+    def get_parameter(self, path: str) -> Variable:
+        """The parameter of a path, such as "blocks.0.mlp.weight"."""
+        owner, _, name = path.rpartition(".")
+        module = self.get_submodule(owner)
+        if name not in module._parameters:
+            raise AttributeError(f"{type(module).__name__} has no parameter {name!r} (of the path {path!r})")
+        return module._variable(name)
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """modules() under PyTorch's name."""
+        return self.modules(prefix)
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        return iter(self._children.items())
+
+    def add_module(self, name: str, module: Module) -> None:
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def register_parameter(self, name: str, value: Any) -> None:
+        """None stands for a parameter that is left out."""
+        setattr(self, name, value if value is None or isinstance(value, _Parameter) else Parameter(value))
 
     def named_buffers(self) -> Iterator[tuple[str, Variable]]:
         for prefix, module in self.modules():

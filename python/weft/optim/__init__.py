@@ -38,11 +38,12 @@ def _entries(parameters: Parameters) -> list[tuple[str, Variable, bool]]:
 
 # PyTorch's names of options. A pair of names takes a pair of values.
 _TORCH_NAMES: dict[str, str | tuple[str, str]] = {
-    "lr": "learning_rate", "eps": "epsilon", "betas": ("beta_1", "beta_2"), "lr_decay": "rate_decay", "lambd": "lambda", "t0": "averaging_start",
+    "lr": "learning_rate", "eps": "epsilon", "betas": ("beta_1", "beta_2"), "lr_decay": "rate_decay", "t0": "averaging_start",
     "initial_accumulator_value": "initial_accumulator", "etas": ("shrink", "grow"), "step_sizes": ("least_step", "largest_step"),
     "decoupled_weight_decay": "decoupled", "beta2_decay": "beta_2_decay", "d": "clip_threshold", "ns_steps": "iterations"}
 _ONLY_SPEED = {"foreach", "fused", "capturable", "differentiable"}
-_RULES: dict[str, dict[str, Any]] = {title: options for _, title, _, options in _weft._optimizer_rules()}
+_rules: Any = _weft._optimizer_rules  # not in the stubs
+_RULES: dict[str, dict[str, Any]] = {rule[1]: rule[3] for rule in _rules()}
 
 
 def _translated(title: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,7 +287,7 @@ class ASGD(Optimizer):
                  alpha: float = 0.75, averaging_start: float = 1e6, weight_decay: float = 0,
                  maximize: bool = False, clip_norm: float = 0, **torch: Any) -> None:
         super().__init__("ASGD", parameters, learning_rate, {
-            "lambda": lambd, "alpha": alpha, "averaging_start": averaging_start, "weight_decay": weight_decay,
+            "lambd": lambd, "alpha": alpha, "averaging_start": averaging_start, "weight_decay": weight_decay,
             "maximize": maximize, "clip_norm": clip_norm}, torch)
 
 
