@@ -151,7 +151,7 @@ export class Weft {
   gradient(output: Tensor, inputs: (Tensor | Variable)[], seed?: Tensor): Tensor[];
   /** A function of tensors that is traced once for each shape, and then replayed. It may not wait for promises. */
   compile<Result extends Tensor | Tensor[]>(work: (...inputs: Tensor[]) => Result): Compiled<Result>;
-  optimizer(kind: "SGD" | "Adam" | "AdamW", parameters: Variable[], options?: OptimizerOptions): Promise<Optimizer>;
+  optimizer(kind: "SGD" | "Adam" | "AdamW" | "RMSprop" | "Adagrad" | "Adadelta" | "Adamax" | "NAdam" | "RAdam" | "ASGD" | "Rprop" | "Lion" | "Adafactor" | "LAMB" | "Muon", parameters: Variable[], options?: OptimizerOptions): Promise<Optimizer>;
   /** Tensors by name from the bytes of a .npy, .npz, .safetensors or .gguf file; the end of `name` says which. */
   load(bytes: Uint8Array, name: string, options?: { device?: Device }): Promise<Map<string, Tensor>>;
   /** The bytes of such a file. */
