@@ -16,4 +16,5 @@
 #include "weft/nn/state.hpp"
 #include "weft/nn/state_space.hpp"
 #include "weft/nn/table.hpp"
+#include "weft/nn/transformer.hpp"
 #include "weft/nn/tree_model.hpp"

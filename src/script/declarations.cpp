@@ -198,6 +198,12 @@ declare module "weft" {
     function upsample(scale: number, options?: { mode?: "nearest" | "linear" | "cubic"; alignCorners?: boolean }): Layer;
     /** Soft assignment to learnt centres, or with `features` the centres weighted by it. */
     function kMeans(inputs: number, centres: number, options?: { temperature?: number; features?: boolean }): Layer;
+    interface Attention extends Module { (query: Tensor, key?: Tensor, value?: Tensor, mask?: Tensor): Tensor }
+    /** Attention of several heads over [N, length, width]; the key is the query and the value the key unless they are given. A bool mask says
+     *  what is seen. */
+    function multiheadAttention(width: number, heads: number, options?: { dropout?: number; bias?: boolean }): Attention;
+    function transformerEncoderLayer(width: number, heads: number, options?: { feedForward?: number; dropout?: number;
+      normFirst?: boolean; gelu?: boolean; eps?: number; bias?: boolean }): Module & ((x: Tensor, mask?: Tensor) => Tensor);
     /** A mixture of experts. Add its balance loss, times a small factor, to the loss. */
     interface Mixture extends Module { (x: Tensor): { output: Tensor; balanceLoss: Tensor } }
     function mixture(width: number, hidden: number, experts: number, options?: { topK?: number }): Mixture;

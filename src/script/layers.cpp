@@ -8,6 +8,7 @@
 #include "weft/nn/images.hpp"
 #include "weft/nn/mixture.hpp"
 #include "weft/nn/recurrent.hpp"
+#include "weft/nn/transformer.hpp"
 
 namespace weft::script {
 namespace {
@@ -148,6 +149,49 @@ Local recurrent(Engine& engine, JSValueConst, Arguments a) {
     return states(e, (*raw)(e.tensor(at(arguments, 0), raw->describe() + ": the input")));
   });
 }
+// A tensor, or nothing.
+Tensor mask_of(Engine& engine, Arguments arguments, std::size_t index) {
+  return JS_IsUndefined(at(arguments, index)) ? Tensor() : engine.tensor(at(arguments, index), "attention: the mask");
+}
+// multiheadAttention(width, heads, options)(query, key = query, value = key, mask)
+Local multihead_attention(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 2), "nn.multiheadAttention");
+  nn::MultiheadAttentionOptions o;
+  options.read("dropout", o.dropout).read("bias", o.bias);
+  options.finish();
+  auto made = std::make_shared<nn::MultiheadAttention>(width(engine, a, 0, "nn.multiheadAttention: width"),
+                                                       width(engine, a, 1, "nn.multiheadAttention: heads"), o);
+  nn::MultiheadAttention* const raw = made.get();
+  return wrap(engine, std::move(made), [raw](Engine& e, Arguments arguments) {
+    e.count_work();
+    const auto input = [&](std::size_t index, const Tensor& otherwise) {
+      return JS_IsUndefined(at(arguments, index)) ? otherwise : e.tensor(at(arguments, index), "attention: an input");
+    };
+    const Tensor query = e.tensor(at(arguments, 0), "attention: the query"), key = input(1, query);
+    return e.make((*raw)(query, key, input(2, key), mask_of(e, arguments, 3)));
+  });
+}
+// transformerEncoderLayer(width, heads, options)(x, mask)
+Local transformer_encoder_layer(Engine& engine, JSValueConst, Arguments a) {
+  Options options(engine, at(a, 2), "nn.transformerEncoderLayer");
+  nn::TransformerLayerOptions o;
+  options.read("feedForward", o.feed_forward)
+      .read("dropout", o.dropout)
+      .read("normFirst", o.norm_first)
+      .read("eps", o.eps)
+      .read("bias", o.bias);
+  if (options.boolean("gelu", false)) o.activation = nn::TransformerActivation::gelu;
+  options.finish();
+  auto made =
+      std::make_shared<nn::TransformerEncoderLayer>(width(engine, a, 0, "nn.transformerEncoderLayer: width"),
+                                                    width(engine, a, 1, "nn.transformerEncoderLayer: heads"), o);
+  nn::TransformerEncoderLayer* const raw = made.get();
+  return wrap(engine, std::move(made), [raw](Engine& e, Arguments arguments) {
+    e.count_work();
+    const Tensor x = e.tensor(at(arguments, 0), "nn.transformerEncoderLayer: the input");
+    return e.make((*raw)(x, mask_of(e, arguments, 1)));
+  });
+}
 Local gpt(Engine& engine, JSValueConst, Arguments a) {
   Options options(engine, at(a, 0), "nn.gpt");
   nn::GptConfig config;
@@ -243,6 +287,8 @@ void define_layers(Engine& engine, JSValueConst n) {
   engine.method(n, "prelu", native<prelu>, 0);
   engine.method(n, "rnn", native<recurrent<nn::RNN>>, 2);
   engine.method(n, "gru", native<recurrent<nn::GRU>>, 2);
+  engine.method(n, "multiheadAttention", native<multihead_attention>, 2);
+  engine.method(n, "transformerEncoderLayer", native<transformer_encoder_layer>, 2);
   engine.method(n, "lstm", native<recurrent<nn::LSTM>>, 2);
   engine.method(n, "gpt", native<gpt>, 1);
 }

@@ -260,6 +260,13 @@ const Case kCases[] = {
      "for (const make of [optim.sgd, optim.adam, optim.adamW]) { const v = variable([5]); const o = make([v], { "
      "learningRate: 0.5 }); for (let i = 0; i < 200; ++i) o.step(grad(v.square().sum(), o)); near(v.item(), 0, 0.05); "
      "same(o.stepCount, 200); o.learningRate = 0.25; same(o.learningRate, 0.25) }"},
+    {"attention",
+     "const a = nn.multiheadAttention(8, 2), x = weft.rand([2, 3, 8]), y = weft.rand([2, 5, 8]); same(a(x).shape, [2, "
+     "3, 8]); same(a(x, "
+     "y).shape, [2, 3, 8]); const seen = weft.ones([3, 5], { dtype: 'bool' }); near(a(x, y, y, seen).sub(a(x, "
+     "y)).abs().sum().item(), 0); "
+     "const t = nn.transformerEncoderLayer(8, 2, { feedForward: 16, dropout: 0, gelu: true, normFirst: true }); "
+     "same(t(x).shape, [2, 3, 8]); same(t.parameters().length, 12)"},
     {"further optimizers",
      "const rates = { rmsprop: 0.05, adagrad: 1, adadelta: 20, adamax: 0.1, nadam: 0.1, radam: 0.1, asgd: 0.1, rprop: "
      "0.1, lion: 0.05, "
