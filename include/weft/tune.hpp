@@ -135,6 +135,10 @@ struct TunerOptions {
   bool recompute = true;  ///< layers are computed again for gradients; activations then take one row of each layer
   double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999, clip_norm = 1;  ///< of AdamW
   PreferenceOptions preference = {};                                     ///< for rows of preferences
+  /// Of models with experts: what trains is the loss plus `balance` times E sum_e f_e P_e, where f_e is the mean number of times that a
+  /// token chooses expert e and P_e the mean of the softmax of its router's logits, over all tokens and layers. It keeps the experts in
+  /// use alike (Fedus et al. 2021, arXiv:2101.03961; router_aux_loss_coef in configurations of transformers). 0: without.
+  double balance = 0;
 };
 
 /// A model that trains: an adapter, beside which its own weights stay as they are, in blocks too; or a copy of all its weights in f32. One
@@ -142,7 +146,7 @@ struct TunerOptions {
 class Tuner {
  public:
   /// Errors: UsageError for numbers out of range, targets that the model has no product for, a model that is divided over several devices,
-  /// and `full` with what belongs to adapters, for a model with experts, or where the CPU has no room; FileError for `from`.
+  /// `full` with what belongs to adapters or where the CPU has no room, and `balance` for a model without experts; FileError for `from`.
   Tuner(const llm::Model& model, const TunerOptions& options);
   ~Tuner();
   Tuner(Tuner&&) noexcept;
@@ -153,6 +157,7 @@ class Tuner {
     /// Of preferences, else undefined: the share of them whose chosen text has the larger reward beta (log p - log q), and the mean
     /// difference of the two rewards.
     Tensor accuracy, margin;
+    Tensor balance;  ///< with `balance`, else undefined: E sum_e f_e P_e, which `loss` does not contain
   };
   /// One update. Errors: UsageError unless there are `accumulate` batches, of the same size; for rows of more texts
   /// than `texts_of_row`.
@@ -254,6 +259,7 @@ struct Progress {
   double loss = 0, learning_rate = 0, grad_norm = 0, tokens_per_second = 0, seconds = 0;
   std::optional<double> validation_loss = {};
   std::optional<double> accuracy = {}, margin = {}, validation_accuracy = {};  ///< of preferences
+  std::optional<double> balance = {};                                          ///< with `TunerOptions::balance`
 };
 struct RunReport {
   std::int64_t steps = 0;

@@ -36,6 +36,7 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "epochs", request.epochs);
   take(given, "learning_rate", request.learning_rate);
   take(given, "beta", request.tuner.preference.beta);
+  take(given, "balance", request.tuner.balance);
   take(given, "label_smoothing", request.tuner.preference.label_smoothing);
   take(given, "preference_loss", preference_loss);
   take(given, "warm_up", request.warm_up);
@@ -73,6 +74,7 @@ void bind_tuning(nb::module_& m) {
           event["validation_loss"] = p.validation_loss;
           event["accuracy"] = p.accuracy;
           event["margin"] = p.margin;
+          event["balance"] = p.balance;
           event["validation_accuracy"] = p.validation_accuracy;
           event["learning_rate"] = p.learning_rate;
           event["grad_norm"] = p.grad_norm;

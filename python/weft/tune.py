@@ -13,7 +13,8 @@ from .io import Path
 _OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activations", "rank", "alpha", "dropout", "dora", "full", "targets", "seed",
             "accumulate",
             "weight_decay", "clip_norm", "context", "batch", "steps", "epochs", "learning_rate", "warm_up", "log_every", "eval_every",
-            "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing"}
+            "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing",
+            "balance"}
 
 
 @dataclass
@@ -66,7 +67,7 @@ def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any
     Options: rank, alpha, dropout, dora, targets (["q_proj", "v_proj"]; all products of the layers), from_adapter; or full (all weights train,
     and the folder "model" in `out` is a model); epochs, steps, context, batch, accumulate, learning_rate, warm_up, weight_decay, clip_norm,
     precision ("f32", "bf16", "f16"), keep_activations, seed, device, device_memory, validation, log_every, eval_every, checkpoint_every,
-    resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid", "ipo") and label_smoothing. `observer` gets each
-    logged step as a dictionary."""
+    resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid", "ipo") and label_smoothing; for models with
+    experts also balance, the factor of the loss that keeps them in use alike. `observer` gets each logged step as a dictionary."""
     _check(options, "run")
     return Run(os.fspath(out), **_weft._tune(os.fspath(model), os.fspath(data), os.fspath(out), options, observer))

@@ -22,7 +22,8 @@ constexpr const char* kTuningOptions =
        "learning_rate": {"type": "number", "exclusiveMinimum": 0}, "precision": {"enum": ["f32", "bf16", "f16"], "default": "f32"},
        "seed": {"type": "integer", "minimum": 0, "default": 1}, "beta": {"type": "number", "exclusiveMinimum": 0, "default": 0.1},
        "preference_loss": {"enum": ["sigmoid", "ipo"], "default": "sigmoid"},
-       "label_smoothing": {"type": "number", "minimum": 0, "exclusiveMaximum": 0.5, "default": 0})";
+       "label_smoothing": {"type": "number", "minimum": 0, "exclusiveMaximum": 0.5, "default": 0},
+       "balance": {"type": "number", "minimum": 0, "default": 0, "description": "factor of the loss that keeps experts in use alike"})";
 
 tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   tune::Request request;
@@ -47,6 +48,7 @@ tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   tuner.seed = input["seed"].unsigned_integer();
   tuner.preference = {tune::preference_loss_named(input["preference_loss"].string()), input["beta"].number(),
                       input["label_smoothing"].number()};
+  tuner.balance = input["balance"].number();
   return request;
 }
 
@@ -64,6 +66,7 @@ Value value_of(const tune::Progress& progress) {
   put("validation_loss", progress.validation_loss);
   put("accuracy", progress.accuracy);
   put("margin", progress.margin);
+  put("balance", progress.balance);
   put("validation_accuracy", progress.validation_accuracy);
   return event;
 }
@@ -106,7 +109,8 @@ void add_tuning_operations(Registry& registry, const CatalogueOptions& options) 
        .output = schema_of(
            R"({"type": "object", "required": ["step", "steps", "loss"], "properties": {"step": {"type": "integer"}, "steps": {"type": "integer"},
                   "loss": {"type": ["number", "null"]}, "validation_loss": {"type": ["number", "null"]}, "accuracy": {"type": ["number", "null"]},
-                  "validation_accuracy": {"type": ["number", "null"]}, "margin": {"type": ["number", "null"]}}})"),
+                  "validation_accuracy": {"type": ["number", "null"]}, "margin": {"type": ["number", "null"]},
+                  "balance": {"type": ["number", "null"]}}})"),
        .errors = engine_errors(),
        .access = {.scopes = {"training:run"}}},
       [options](Context& call) {

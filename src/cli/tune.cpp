@@ -35,6 +35,7 @@ std::string line_of(const tune::Progress& p) {
   if (std::isfinite(p.loss)) text += fmt::format("  loss {:.4f}", p.loss);
   if (p.validation_loss) text += fmt::format("  validation {:.4f}", *p.validation_loss);
   if (p.validation_accuracy) text += fmt::format(" ({:.0f}% right)", *p.validation_accuracy * 100);
+  if (p.balance) text += fmt::format("  balance {:.3f}", *p.balance);
   if (p.accuracy) text += fmt::format("  right {:.0f}%  margin {:.3g}", *p.accuracy * 100, p.margin.value_or(0));
   if (p.step > 0)
     text += fmt::format("  rate {:.2e}  norm {:.3g}  {} tokens/s  {}", p.learning_rate, p.grad_norm,
@@ -158,6 +159,12 @@ void set_up_tune(CLI::App& app, Action& action) {
          "--full", r.tuner.full,
          "train all weights, in f32, in place of an adapter; OUT/model is then a folder of a model, and so is OUT/best")
       ->group(run);
+
+  app.add_option(
+         "--balance", r.tuner.balance,
+         "of models with experts: factor of the loss that keeps them in use alike, as router_aux_loss_coef; 0: without")
+      ->group(run)
+      ->capture_default_str();
 
   const char* adapter = "Adapter";
   app.add_option("--rank", r.tuner.rank, "of the matrices beside each product")->group(adapter)->capture_default_str();

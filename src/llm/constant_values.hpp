@@ -12,14 +12,11 @@ namespace weft::llm {
 
 /// The tensors of the model's files with the values that `values_of` gives each constant of its graph, row-major as the graph has it.
 /// Each tensor is made when its data is asked for, in its own type, or as F16 where that is one of blocks; tensors that no constant is
-/// made of stay. Errors: as `require_trainable`.
+/// made of stay.
 io::TensorSource with_values(const io::TensorSource& source, const ModelGraph& graph,
                              std::function<std::vector<float>(const std::string& constant)> values_of);
 
 /// How many numbers the constants of a graph have.
 std::int64_t constant_count(const ModelGraph& graph);
-
-/// UsageError for a graph whose constants do not train: one with experts, of which several tensors make one constant.
-void require_trainable(const ModelGraph& graph);
 
 }  // namespace weft::llm

@@ -41,7 +41,8 @@ std::vector<float> values_of(const io::TensorSource& source, const Move& move, s
     source.read_f32(whole.tensor, std::span(values).subspan(before));
   };
   if (move.from.size() == 1 && move.to.size() > 1) {
-    io::SourceTensor slice = *move.from[0];
+    const io::LoadedTensor whole = io::TensorSource::loaded(*move.from[0]);
+    io::SourceTensor slice = whole.tensor;
     const std::size_t bytes = slice.data.size() / move.to.size();
     slice.data = slice.data.subspan(part * bytes, bytes);
     slice.shape = Shape(std::vector<Extent>(slice.shape.begin() + 1, slice.shape.end()));

@@ -98,12 +98,31 @@ class Lowering {
           for (const std::string& name : read) values_[name] = given[i++];
           weight_rows_ = given.back();
           for (const OpNode& node : layer) run(node);
-          return values_.at(*kept.begin());
+          return with_router_logits(values_.at(*kept.begin()));
         },
         inputs);
     weight_rows_ = {};
     values_ = before;
-    values_[*kept.begin()] = y;
+    values_[*kept.begin()] = without_router_logits(y, context_.graph.at(*kept.begin()).shape[1].value);
+  }
+  /// A checkpoint has one result, so logits of a router leave it as further columns.
+  Tensor with_router_logits(const Tensor& y) {
+    if (!own_logits_.defined()) return y;
+    const Tensor both[] = {y, cast(own_logits_, y.dtype())};
+    own_logits_ = {};
+    return concat(both, 1);
+  }
+  Tensor without_router_logits(const Tensor& y, Extent width) {
+    if (y.dim(1) == width) return y;
+    context_.router_logits->push_back(narrow(y, 1, width, y.dim(1) - width));
+    return narrow(y, 1, 0, width);
+  }
+  void note_router_logits(const Tensor& logits) {
+    if (!context_.router_logits) return;
+    if (weight_rows_.defined())
+      own_logits_ = logits;
+    else
+      context_.router_logits->push_back(logits);
   }
 
   /// The most rows that a matrix of these nodes has.
@@ -340,12 +359,13 @@ class Lowering {
     return slopes_;
   }
 
-  Tensor mixed(const OpNode& node) const {
+  Tensor mixed(const OpNode& node) {
     const Tensor x = input(node, 0);
     const bool has_biases = node.integer("biases") != 0, is_corrected = node.integer("corrected") != 0;
+    const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
+    note_router_logits(logits);
     const ChosenExperts chosen =
-        choose_experts(product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor()),
-                       is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
+        choose_experts(logits, is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
                        {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
                         node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
     // Weights of types without products are plain, and then those beside them must be.
@@ -487,6 +507,7 @@ class Lowering {
   Tensor angles_[2][2];
   Tensor slopes_;
   Tensor weight_rows_;  // inside of a checkpoint: 0, 1, ... for the rows of weights
+  Tensor own_logits_;   // inside of a checkpoint: of the router of its layer
 };
 
 }  // namespace

@@ -55,6 +55,7 @@ struct LowerContext {
   const std::map<std::string, Tensor>* trained = nullptr;  // constants with other values than the weights'
   double adapter_dropout = 0;                              // probability that an input of A becomes 0
   bool recomputes = false;                                 // layers are computed again for gradients
+  std::vector<Tensor>* router_logits = nullptr;            // gets those of each layer with experts, [T, E]
 };
 
 /// The logits [R, vocabulary], or the states [T, width]; the caches are assigned.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "runtime/packed_matrix.hpp"
+#include "weft/grad.hpp"
 #include "weft/inference.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/grouped.hpp"
@@ -152,6 +153,19 @@ Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeight
       is_packed_matrix(w.gate.weight) && is_packed_matrix(w.up.weight) && is_packed_matrix(w.down.weight);
   if (is_packed) return mixed(PackedExperts(chosen.numbers, exact));
   return mixed(SortedExperts(chosen.numbers, w.gate.weight.dim(0)));
+}
+
+Tensor balance_loss(std::span<const Tensor> logits, const Tensor& counted, Extent used) {
+  const Tensor mask = unsqueeze(cast(counted, DType::f32), 1);
+  Tensor choices, probabilities;  // summed over tokens, [E]
+  const auto add = [](Tensor& all, const Tensor& more) { all = all.defined() ? all + more : more; };
+  for (const Tensor& each : logits) {
+    const Tensor wide = cast(each, DType::f32);
+    add(choices, sum(best_of(detach(wide), used) * mask, {0}));
+    add(probabilities, sum(softmax(wide, 1) * mask, {0}));
+  }
+  const Tensor rows = sum(mask) * static_cast<double>(logits.size());
+  return sum(choices * probabilities) * static_cast<double>(choices.dim(0)) / (rows * rows);
 }
 
 Tensor clamped(const Tensor& x, double limit) {

@@ -1,6 +1,8 @@
 // Mixtures of experts: which experts a router chooses, and what these make of a token.
 #pragma once
 
+#include <span>
+
 #include "weft/tensor.hpp"
 
 namespace weft::llm {
@@ -32,6 +34,13 @@ struct MixtureWeights {
 /// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]. Weights are all in blocks, which have no gradients,
 /// or plain.
 Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& weights, bool exact);
+
+/// E sum_e f_e P_e over all tokens of all routers: f_e is the mean number of times that a token chooses expert e among its `used` best
+/// logits, P_e the mean of softmax(logits)_e. It is smallest, `used`, where the experts have equal shares.
+/// Shapes    logits of each router [T, E], counted [T]: 1 for tokens that count, else 0 -> a scalar in f32
+/// Gradient  through P alone
+/// Source    Fedus, Zoph and Shazeer 2021, arXiv:2101.03961, over several choices and layers as transformers computes it
+Tensor balance_loss(std::span<const Tensor> logits, const Tensor& counted, Extent used);
 
 /// x in [-limit, limit].
 Tensor clamped(const Tensor& x, double limit);

@@ -36,6 +36,7 @@ std::optional<Metrics> parse_line(std::string_view line, const std::string& sour
     optional("accuracy", m.accuracy);
     optional("val_accuracy", m.val_accuracy);
     optional("margin", m.margin);
+    optional("balance", m.balance);
     return m;
   } catch (const std::exception&) {
     return std::nullopt;  // torn by a kill, or written by another program
@@ -57,6 +58,7 @@ std::string to_json_line(const Metrics& m) {
   if (m.accuracy) json["accuracy"] = *m.accuracy;
   if (m.val_accuracy) json["val_accuracy"] = *m.val_accuracy;
   if (m.margin) json["margin"] = *m.margin;
+  if (m.balance) json["balance"] = *m.balance;
   json["seconds"] = m.seconds;
   return json.dump();
 }

@@ -21,7 +21,6 @@ class FullParameters : public Parameters {
  public:
   FullParameters(const llm::detail::Engine& engine, const TunerOptions& options)
       : graph_(engine.graph()), path_(engine.path()) {
-    llm::require_trainable(graph_);
     require_room(engine, options);
     const auto& weights = engine.stages()[0]->weights();
     for (const TensorDesc& tensor : graph_.tensors) {
@@ -30,8 +29,8 @@ class FullParameters : public Parameters {
       for (const llm::Dim& extent : tensor.shape) shape.push_back(extent.value);
       // Added to zero, so that the value is memory of its own.
       const Tensor zero = zeros(shape, DType::f32, engine.device());
-      const Tensor value = engine.is_planned() ? zero : cast(weights.at(tensor.name), DType::f32) + zero;
-      variables_.emplace_back(value.eval(), tensor.name, true);
+      variables_.emplace_back((engine.is_planned() ? zero : plain(weights.at(tensor.name), shape) + zero).eval(),
+                              tensor.name, true);
     }
   }
 
@@ -58,6 +57,11 @@ class FullParameters : public Parameters {
   }
 
  private:
+  /// A weight in f32, without the rows of zeros that packed experts end with.
+  static Tensor plain(const Tensor& weight, const Shape& shape) {
+    const Tensor all = cast(weight, DType::f32);
+    return all.shape() == shape ? all : narrow(all, 1, 0, shape[1]);
+  }
   /// Beside the model that is there: what trains, AdamW's moments, and the sum of gradients.
   void require_room(const llm::detail::Engine& engine, const TunerOptions& options) const {
     if (engine.is_planned() || engine.device().kind != Device::Kind::cpu) return;

@@ -23,7 +23,6 @@ std::optional<std::uint64_t> available_for(const Request& request) {
 /// Without a plan, which needs the room for all weights.
 RunNeed need_of_all_weights(const Request& request, const llm::Model& model) {
   const auto engine = llm::detail::engine_of(model);
-  llm::require_trainable(engine->graph());
   RunData data(request, model, engine->has_states() ? 1 : Rows::kTextsMax);
   RunNeed need{.device = request.device, .batch = request.batch, .context = request.context};
   need.examples = data.examples.all.size() + data.examples.preferences.size();

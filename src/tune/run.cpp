@@ -114,6 +114,7 @@ class Run {
                 {"beta_1", t.beta_1},
                 {"beta_2", t.beta_2},
                 {"clip_norm", t.clip_norm}};
+    if (t.balance > 0) all["balance"] = t.balance;
     if (data_->learns_preferences)
       all["preference"] = {{"loss", t.preference.loss == PreferenceLoss::ipo ? "ipo" : "sigmoid"},
                            {"beta", t.preference.beta},
@@ -235,6 +236,7 @@ class Run {
     m.accuracy = progress.accuracy;
     m.val_accuracy = progress.validation_accuracy;
     m.margin = progress.margin;
+    m.balance = progress.balance;
     if (r_.tuner.precision == DType::f16) m.loss_scale = tuner_->loss_scale();
     if (progress.step > 0) metrics_->append(m);
     if (observer_.step) observer_.step(progress);
@@ -273,6 +275,7 @@ class Run {
         progress.accuracy = static_cast<double>(result.accuracy.item<float>());
         progress.margin = static_cast<double>(result.margin.item<float>());
       }
+      if (result.balance.defined()) progress.balance = static_cast<double>(result.balance.item<float>());
       if (!std::isfinite(progress.loss))
         throw Error(
             fmt::format("the loss is {} at step {}: training has diverged. Lower --learning-rate (it was {:.2g}); {} "

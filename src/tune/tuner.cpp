@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "llm/engine.hpp"
+#include "llm/mixture.hpp"
 #include "tune/parameters.hpp"
 #include "tune/preference.hpp"
 #include "tune/rows.hpp"
@@ -34,7 +36,8 @@ void check(const TunerOptions& o) {
                           {"beta_2", o.beta_2, 0, 0.999999},
                           {"clip_norm", o.clip_norm, 0, 1e6},
                           {"beta of preferences", o.preference.beta, 1e-6, 1e6},
-                          {"label_smoothing", o.preference.label_smoothing, 0, 0.499999}};
+                          {"label_smoothing", o.preference.label_smoothing, 0, 0.499999},
+                          {"balance", o.balance, 0, 1e3}};
   for (const Bound& b : bounds)
     if (!(b.value >= b.least && b.value <= b.most))
       throw UsageError(fmt::format("tune: {} is {}; give {} to {}", b.name, b.value, b.least, b.most));
@@ -60,6 +63,10 @@ struct Tuner::State {
                     [](const auto& t) { return t.storage == llm::TensorStorage::adapter; }))
       throw UsageError(
           "tune: the model was loaded with an adapter; load it alone, and name the adapter to go on with as `from`");
+    for (const llm::OpNode& node : graph.nodes)
+      if (node.op == llm::OpType::experts) experts_of_token = node.integer("used");
+    if (options.balance > 0 && experts_of_token == 0)
+      throw UsageError("tune: balance is for models with experts, and this one has none; leave it out");
     parameters = options.full ? full_parameters(*engine, options) : adapter_parameters(*engine, options);
     const auto& settings = engine->settings();
     frequencies = on_device(settings.frequencies, settings.frequencies_shape, device);
@@ -99,7 +106,7 @@ struct Tuner::State {
             i / kMost));
   }
 
-  Tensor logits(std::span<const Tensor> given, bool trains) const {
+  Tensor logits(std::span<const Tensor> given, bool trains, std::vector<Tensor>* router_logits = nullptr) const {
     const std::map<std::string, Tensor> trained = parameters->values();  // in f32, as they are kept
     const Autocast scope(options.precision);
     llm::PassInputs inputs{.tokens = given[0], .positions = given[1]};
@@ -120,16 +127,38 @@ struct Tuner::State {
                                      .axes = axes,
                                      .trained = &trained,
                                      .adapter_dropout = trains ? options.dropout : 0,
-                                     .recomputes = trains && options.recompute};
+                                     .recomputes = trains && options.recompute,
+                                     .router_logits = router_logits};
     return cast(llm::lower(lowering, inputs), DType::f32);
   }
-  TextScores scores(std::span<const Tensor> given, bool trains) const {
-    return text_scores(logits(given, trains), given[3], given[2], given[4].dim(0));
+  TextScores scores(std::span<const Tensor> given, bool trains, std::vector<Tensor>* router_logits = nullptr) const {
+    return text_scores(logits(given, trains, router_logits), given[3], given[2], given[4].dim(0));
   }
-  /// The loss, and of preferences the accuracy and the margin.
-  std::vector<Tensor> measured(std::span<const Tensor> given, bool trains) const {
-    if (given.size() == 5) return {cross_entropy(logits(given, trains), given[3], Rows::kIgnored)};
-    return preference_loss(scores(given, trains), given[6], given[5], options.preference);
+  struct Measure {
+    Tensor objective;             // what trains
+    std::vector<Tensor> results;  // the loss, of preferences the accuracy and the margin, and with `balance` that loss
+  };
+  Measure measured(std::span<const Tensor> given, bool trains) const {
+    std::vector<Tensor> routers;
+    std::vector<Tensor>* const wanted = trains && options.balance > 0 ? &routers : nullptr;
+    Measure measure;
+    if (given.size() == 5)
+      measure.results = {cross_entropy(logits(given, trains, wanted), given[3], Rows::kIgnored)};
+    else
+      measure.results = preference_loss(scores(given, trains, wanted), given[6], given[5], options.preference);
+    measure.objective = measure.results[0];
+    if (!wanted) return measure;
+    const Tensor balance = llm::balance_loss(routers, is_of_text(given), experts_of_token);
+    measure.objective = measure.objective + balance * options.balance;
+    measure.results.push_back(balance);
+    return measure;
+  }
+  /// 1 for tokens of texts, 0 for the padding behind them, [rows * context].
+  Tensor is_of_text(std::span<const Tensor> given) const {
+    const Extent rows = given[4].dim(0), context = given[0].dim(0) / rows;
+    const Tensor place = unsqueeze(Tensor(arange(context, DType::i32, device)), 0),
+                 length = weft::sum(given[4], {1}, {.keepdims = true});
+    return reshape(cast(cast(place, DType::f32) < cast(length, DType::f32), DType::f32), {rows * context});
   }
 
   std::vector<Tensor> gradients(const Tensor& loss) const {
@@ -143,22 +172,23 @@ struct Tuner::State {
   TunerOptions options;
   const Device device;
   std::unique_ptr<Parameters> parameters;
+  Extent experts_of_token = 0;
   Tensor frequencies, local_frequencies, axes;
   std::optional<optim::AdamW> optimizer;
   std::optional<optim::LossScale> scale;
   std::optional<optim::GradientSum> sum;
   Compiled compiled_step{[this](std::span<const Tensor> given) {
     if (sum) return std::vector<Tensor>{update(sum->take_mean(), given[0])};
-    std::vector<Tensor> results = measured(given.subspan(1), true);
-    results.insert(results.begin(), update(gradients(results[0]), given[0]));
-    return results;
+    Measure measure = measured(given.subspan(1), true);
+    measure.results.insert(measure.results.begin(), update(gradients(measure.objective), given[0]));
+    return measure.results;
   }};
   Compiled compiled_add{[this](std::span<const Tensor> given) {
-    std::vector<Tensor> results = measured(given, true);
-    sum->add(gradients(results[0]));
-    return results;
+    Measure measure = measured(given, true);
+    sum->add(gradients(measure.objective));
+    return measure.results;
   }};
-  Compiled compiled_loss{[this](std::span<const Tensor> given) { return measured(given, false); }};
+  Compiled compiled_loss{[this](std::span<const Tensor> given) { return measured(given, false).results; }};
   Compiled compiled_scores{
       [this](std::span<const Tensor> given) { return std::vector<Tensor>{scores(given, false).log_probabilities}; }};
   Compiled compiled_logits{[this](std::span<const Tensor> given) { return std::vector<Tensor>{logits(given, false)}; }};
@@ -174,9 +204,14 @@ Tuner::StepResult Tuner::step(std::span<const Rows> batches, double learning_rat
     throw UsageError(
         fmt::format("tune: a step of {} batches; the tuner accumulates {}", batches.size(), s.options.accumulate));
   const Tensor rate = on_device(std::vector<float>{static_cast<float>(learning_rate)}, {}, s.device);
-  const auto result_of = [](const std::vector<Tensor>& measured, const Tensor& norm) {
-    if (measured.size() == 1) return StepResult{measured[0], norm, {}, {}};
-    return StepResult{measured[0], norm, measured[1], measured[2]};
+  const auto result_of = [&](std::vector<Tensor> measured, const Tensor& norm) {
+    StepResult result{.loss = measured[0], .grad_norm = norm};
+    if (s.options.balance > 0) {
+      result.balance = measured.back();
+      measured.pop_back();
+    }
+    if (measured.size() > 1) std::tie(result.accuracy, result.margin) = std::tie(measured[1], measured[2]);
+    return result;
   };
   if (!s.sum) {
     std::vector<Tensor> given = s.arguments(batches[0]);

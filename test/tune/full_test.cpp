@@ -13,7 +13,20 @@
 namespace weft::tune {
 namespace {
 
-const char* const kFullCases[] = {"llama-llama3", "llama-biases", "gpt2", "phi3", "falcon-groups", "gemma2", "mamba2"};
+const char* const kFullCases[] = {"llama-llama3",
+                                  "llama-biases",
+                                  "gpt2",
+                                  "phi3",
+                                  "falcon-groups",
+                                  "gemma2",
+                                  "mamba2",
+                                  "mixtral",
+                                  "mixtral-balanced",
+                                  "qwen2-moe",
+                                  "qwen2-moe-balanced",
+                                  "gpt-oss",
+                                  "deepseek-v3",
+                                  "llama4"};
 
 double farthest(std::span<const float> values, const Json& wanted) {
   double worst = 0;
@@ -28,21 +41,28 @@ TEST(TuneFull, StepsGiveTheLossesAndWeightsOfTransformers) {
       SCOPED_TRACE(name);
       const Json json = read_json_file(std::filesystem::path(WEFT_TEST_FULL) / (name + ".json"));
       const test::TemporaryFolder folder, outs;
-      test::put(test::transformers_case(name).model(), folder);
+      test::put(test::transformers_case(json.at("model")).model(), folder);
       std::vector<Example> examples;
       for (std::size_t t = 0; t < json.at("texts").size(); ++t) {
         Example& example = examples.emplace_back(Example{json.at("texts")[t].get<Tokens>(), {}});
         example.counts.assign(example.tokens.size(), true);
         std::fill_n(example.counts.begin(), json.at("skipped")[t].get<std::size_t>() + 1, false);
       }
-      Tuner tuner(llm::load(folder.path(), {.context = 64}),
-                  {.full = true, .recompute = recompute, .weight_decay = json.at("decay")});
+      Tuner tuner(llm::load(folder.path(), {.context = 64}), {.full = true,
+                                                              .recompute = recompute,
+                                                              .weight_decay = json.at("decay"),
+                                                              .balance = json.value("balance", 0.0)});
       RowStream stream(examples, 24, 1, false, tuner.texts_of_row());
       const Rows rows = stream.batch(0, stream.rows_of_epochs(1));
       // Adam's steps do not depend on a gradient's size, and Mamba's have elements that are nothing but rounding.
       const double tolerance = name == "mamba2" ? 1e-3 : 1e-4;
-      for (const Json& loss : json.at("losses"))
-        EXPECT_NEAR(tuner.step({rows}, json.at("rate")).loss.item<float>(), loss.get<float>(), tolerance);
+      for (std::size_t i = 0; i < json.at("losses").size(); ++i) {
+        const Tuner::StepResult result = tuner.step({rows}, json.at("rate"));
+        EXPECT_NEAR(result.loss.item<float>(), json.at("losses")[i].get<float>(), tolerance);
+        EXPECT_EQ(result.balance.defined(), json.contains("balances"));
+        if (!result.balance.defined()) continue;
+        EXPECT_NEAR(result.balance.item<float>(), json.at("balances")[i].get<float>(), 1e-4);
+      }
       tuner.save(outs.path() / "model");
       const io::TensorSource saved = io::TensorSource::open(outs.path() / "model");
       EXPECT_LT(farthest(saved.read_f32(json.at("after_key").get<std::string>()), json.at("after")), 1e-3);
@@ -75,6 +95,33 @@ TEST(TuneFull, PartsOfTensorsAreWrittenToTheirPlaces) {
     EXPECT_NEAR(Tuner(llm::load(outs.path() / "model", {.context = 16}), {.rank = 1}).loss(rows), tuner.loss(rows),
                 1e-5);
   }
+}
+
+// Files that have the experts of a layer in one tensor each, and folders made of them, which have each expert's apart.
+TEST(TuneFull, MixturesOfGgufFilesTrainAndBecomeFolders) {
+  for (const std::string name : {"mixtral", "gpt-oss"})
+    for (const bool in_blocks : {false, true}) {
+      SCOPED_TRACE(name);
+      const test::TemporaryFolder folder, files;
+      test::put(test::transformers_case(name).model(), folder);
+      std::filesystem::path gguf = files.path() / "f32.gguf";
+      llm::convert_to_gguf(io::TensorSource::open(folder.path()), gguf);
+      if (in_blocks) {
+        io::quantise_model(io::TensorSource::open(gguf), files.path() / "q8.gguf", {.type = "Q8_0", .pure = true});
+        gguf = files.path() / "q8.gguf";
+      }
+      std::vector<Example> examples = {{{1, 5, 3, 8, 2, 9, 4, 7}, {}}};
+      examples[0].counts.assign(examples[0].tokens.size(), true);
+      Tuner tuner(llm::load(gguf, {.context = 16}), {.full = true, .balance = 0.01});
+      RowStream stream(examples, 8, 1, false);
+      const Rows rows = stream.batch(0, 1);
+      const double before = tuner.loss(rows);
+      for (int i = 0; i < 3; ++i) (void)tuner.step({rows}, 1e-2);
+      tuner.save(files.path() / "model");
+      EXPECT_LT(tuner.loss(rows), before - 0.1);
+      EXPECT_NEAR(Tuner(llm::load(files.path() / "model", {.context = 16}), {.rank = 1}).loss(rows), tuner.loss(rows),
+                  in_blocks ? 2e-3 : 1e-5);
+    }
 }
 
 class TuneFullRun : public ::testing::Test {
@@ -154,6 +201,26 @@ TEST_F(TuneFullRun, OtherTypesKeepTheirsAndBlocksBecomeF16) {
   EXPECT_LT(Tuner(model, {.rank = 1}).loss(stream.batch(0, 4)), *report.first_validation - 1);
 }
 
+TEST_F(TuneFullRun, ARunTellsHowExpertsAreBalanced) {
+  const test::TemporaryFolder folder;
+  test::put(test::transformers_case("qwen3-moe").model(), folder);
+  folder.put("data.txt", "w1 w5 w3 w8 w2 w9 w4 w7 w1 w5 w3 w8 w2 w9 w4 w7");
+  Request r = request("balanced");
+  r.model = folder.path();
+  r.data = folder.path() / "data.txt";
+  r.context = 8;
+  r.batch = 1;
+  r.tuner.balance = 0.5;
+  std::vector<double> balances;
+  run(r, {.step = [&](const Progress& p) {
+        if (p.balance) balances.push_back(*p.balance);
+      }});
+  ASSERT_EQ(balances.size(), 8u);
+  EXPECT_LT(balances.back(), balances.front());
+  EXPECT_GE(balances.back(), 1.99);  // two experts a token, in equal shares
+  EXPECT_NE(read_text_file(r.out / "metrics.jsonl").find("\"balance\""), std::string::npos);
+}
+
 TEST_F(TuneFullRun, WhatCannotTrainIsRefusedWithSizes) {
   Request r = request("none");
   r.tuner.dora = true;
@@ -174,10 +241,8 @@ TEST_F(TuneFullRun, WhatCannotTrainIsRefusedWithSizes) {
   EXPECT_TRUE(need.fits);
   EXPECT_GT(need.step, 0u);
   EXPECT_FALSE(std::filesystem::exists(r.out));
-  const test::TemporaryFolder folder;
-  test::put(test::transformers_case("mixtral").model(), folder);
-  const std::string experts = refusal([&] { Tuner(llm::load(folder.path(), {.context = 32}), {.full = true}); });
-  EXPECT_NE(experts.find("mixes experts"), std::string::npos) << experts;
+  r.tuner.balance = 0.1;
+  EXPECT_NE(refusal([&] { run(r); }).find("this one has none"), std::string::npos);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct Metrics {
   std::optional<double> loss_scale;  // of runs in f16, after the step
   double seconds = 0;                // of the run so far
   /// Of runs that learn preferences: the share that the model has right, in the batch and in validation; the mean difference of rewards.
-  std::optional<double> accuracy, val_accuracy, margin;
+  std::optional<double> accuracy, val_accuracy, margin, balance;
 };
 
 /// A run that is set up and about to make its first step. The references hold until the run ends.

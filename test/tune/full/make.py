@@ -13,20 +13,34 @@ from importlib import util
 import numpy as np
 import torch
 import transformers
+from safetensors.numpy import load_file
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 spec = util.spec_from_file_location("peft_make", pathlib.Path(__file__).parents[1] / "peft" / "make.py")
 adapters = util.module_from_spec(spec)
 spec.loader.exec_module(adapters)
 
 STEPS, RATE, DECAY = 5, 1e-3, 0.1
-# name: a model of ../../llm/transformers/make.py; a matrix whose values behind the steps are kept
+# name: a model of ../../llm/transformers/make.py; a tensor of its files whose values behind the steps are kept
 CASES = {"llama-llama3": "model.embed_tokens.weight", "llama-biases": "model.layers.0.self_attn.q_proj.weight",
          "gpt2": "transformer.h.1.attn.c_attn.weight", "phi3": "model.layers.1.self_attn.qkv_proj.weight",
          "falcon-groups": "transformer.h.0.self_attention.query_key_value.weight",
-         "gemma2": "model.layers.0.input_layernorm.weight", "mamba2": "backbone.layers.0.mixer.in_proj.weight"}
+         "gemma2": "model.layers.0.input_layernorm.weight", "mamba2": "backbone.layers.0.mixer.in_proj.weight",
+         "mixtral": "model.layers.0.block_sparse_moe.experts.1.w2.weight",
+         "qwen2-moe": "model.layers.2.mlp.experts.4.up_proj.weight", "gpt-oss": "model.layers.1.mlp.experts.gate_up_proj",
+         "deepseek-v3": "model.layers.2.mlp.gate.weight", "llama4": "model.layers.3.feed_forward.experts.down_proj"}
+# name: a case that trains with the loss that balances experts, times this factor; it reads only logits of routers
+BALANCED = {"mixtral": 0.3, "qwen2-moe": 0.05}
 
 
-def result_of(name, key):
+def balance_of(model, texts):
+    """The library's auxiliary loss over the tokens of all texts."""
+    logits = [model(torch.tensor([text[:-1]]), output_router_logits=True).router_logits for text in texts]
+    experts, used = model.config.num_experts if hasattr(model.config, "num_experts") else model.config.num_local_experts, model.config.num_experts_per_tok
+    return load_balancing_loss_func(tuple(torch.cat(layer) for layer in zip(*logits)), experts, used)
+
+
+def result_of(name, key, balance):
     with tempfile.TemporaryDirectory() as folder:
         model = adapters.model_of(name, pathlib.Path(folder))
     texts = adapters.texts_of()
@@ -34,20 +48,27 @@ def result_of(name, key):
     groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
               {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE)
-    losses = []
+    losses, balances = [], []
     for _ in range(STEPS):
         loss = adapters.loss_of(model, texts)
+        total = loss
+        if balance:
+            total = loss + balance * balance_of(model, texts)
+            balances.append(((total - loss) / balance).item())
         optimizer.zero_grad()
-        loss.backward()
+        total.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         losses.append(loss.item())
     with torch.no_grad():
         last = model(torch.tensor([texts[0][:-1]])).logits[0].numpy()[[23]]
     number = lambda x: float(f"{x:.6f}")  # noqa: E731
-    after = dict(model.named_parameters())[key].detach().numpy().flatten()
+    with tempfile.TemporaryDirectory() as folder:  # as its files name it
+        model.save_pretrained(folder)
+        after = load_file(pathlib.Path(folder) / "model.safetensors")[key].flatten()
     return {"model": name, "texts": texts, "skipped": [s for _, s in adapters.TEXTS], "rate": RATE, "decay": DECAY,
-            "losses": [float(f"{x:.7f}") for x in losses], "after_key": key, "after": [number(x) for x in after[:96]],
+            "losses": [float(f"{x:.7f}") for x in losses], **({"balance": balance, "balances": [float(f"{x:.7f}") for x in balances]} if balance else {}),
+            "after_key": key, "after": [number(x) for x in after[:96]],
             "last": [number(x) for x in last[0]]}
 
 
@@ -58,17 +79,19 @@ def main(*arguments):
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     failures = 0
-    for name, key in CASES.items():
-        result, path = result_of(name, key), folder / f"{name}.json"
+    cases = [(name, name, key, 0) for name, key in CASES.items()]
+    cases += [(f"{name}-balanced", name, CASES[name], balance) for name, balance in BALANCED.items()]
+    for case, name, key, balance in cases:
+        result, path = result_of(name, key, balance), folder / f"{case}.json"
         if not check:
             path.write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items()) + "\n}\n")
-            print(f"{name}: losses {result['losses'][0]:.4f} to {result['losses'][-1]:.4f}")
+            print(f"{case}: losses {result['losses'][0]:.4f} to {result['losses'][-1]:.4f}")
             continue
         kept = json.loads(path.read_text())
-        difference = max(np.abs(np.subtract(kept[key], result[key])).max() for key in ("losses", "after", "last"))
+        difference = max(np.abs(np.subtract(kept[key], result[key])).max() for key in ("losses", "after", "last", "balances") if key in kept)
         failures += not difference < 5e-6
-        print(f"{name}: differs by {difference:.1e}")
-    print(f"{len(CASES) - failures} passed, {failures} failed")
+        print(f"{case}: differs by {difference:.1e}")
+    print(f"{len(cases) - failures} passed, {failures} failed")
     return 1 if failures else 0
 
 

@@ -59,7 +59,8 @@ def model_of(name, folder):
     tensors = {key: models.random_values(key, tuple(shape), "gemma" not in name) for key, shape in saved["tensors"].items()}
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(saved["config"]))
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    plain = {"experts_implementation": "eager"} if "experts" in json.dumps(saved["config"]) else {}  # which has f64
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **plain)
     return model.double().eval()
 
 
