@@ -121,7 +121,8 @@ struct TunerOptions {
   /// (DoRA, Liu et al. 2024, arXiv:2402.09353).
   bool dora = false;
   /// Which products of the layers get an adapter: by the last part of their name in a folder ("q_proj") or in the graph ("q"), see
-  /// `llm::Model::describe(true)`. "lm_head" is that of the head. Empty: all products of the layers.
+  /// `llm::Model::describe(true)`. "lm_head" is that of the head, "experts" those of all experts, "experts.gate_up_proj"
+  /// and "experts.down_proj" a part of these. Empty: all products of the layers but those of experts.
   std::vector<std::string> targets = {};
   /// All weights of the model train, in place of an adapter: the model of `save` is a folder of its own. Numbers are f32 while they
   /// train, whatever the model's type, with AdamW's moments beside them.

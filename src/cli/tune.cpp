@@ -173,8 +173,10 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->capture_default_str();
   app.add_option("--dropout", r.tuner.dropout, "of what the adapter reads")->group(adapter)->capture_default_str();
   app.add_flag("--dora", r.tuner.dora, "also train the lengths of the rows of changed matrices (DoRA)")->group(adapter);
-  app.add_option("--targets", r.tuner.targets,
-                 "products that get an adapter, as in q_proj,v_proj (default: all products of the layers)")
+  app.add_option(
+         "--targets", r.tuner.targets,
+         "products that get an adapter, as in q_proj,v_proj (default: all products of the layers but experts, which "
+         "are called experts)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(adapter);

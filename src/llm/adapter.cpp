@@ -14,7 +14,8 @@ void append(LowRank& to, const LowRank& more) {
   to.b = to.scaled_b();
   to.scale = 1;
   const std::vector<float> more_b = more.scaled_b();
-  const auto out = static_cast<std::size_t>(to.out), first = static_cast<std::size_t>(to.rank),
+  const auto groups = static_cast<std::size_t>(std::max<Extent>(to.experts, 1));
+  const auto out = groups * static_cast<std::size_t>(to.out), first = static_cast<std::size_t>(to.rank),
              second = static_cast<std::size_t>(more.rank);
   std::vector<float> b;
   for (std::size_t row = 0; row < out; ++row) {
@@ -27,9 +28,35 @@ void append(LowRank& to, const LowRank& more) {
     if (to.gain.empty()) to.gain.assign(out, 1.0F);
     for (std::size_t row = 0; row < out; ++row) to.gain[row] += more.gain[row] - 1;
   }
-  to.a.insert(to.a.end(), more.a.begin(), more.a.end());
+  std::vector<float> a;
+  for (std::size_t group = 0; group < groups; ++group)
+    for (const LowRank* each : {static_cast<const LowRank*>(&to), &more}) {
+      const std::size_t part = each->a.size() / groups;
+      const auto begin = each->a.begin() + static_cast<std::ptrdiff_t>(group * part);
+      a.insert(a.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+    }
+  to.a = std::move(a);
   to.b = std::move(b);
   to.rank += more.rank;
+}
+
+/// Products of experts that `id` names, as further inputs of their node.
+bool add_to_experts(ModelGraph& graph, std::string_view id, Extent rank) {
+  for (OpNode& node : graph.nodes) {
+    if (node.op != OpType::experts) continue;
+    const bool is_down = id == changed_downs(node.id);
+    if (!is_down && id != changed_gate_ups(node.id)) continue;
+    const std::vector<Dim> downs = graph.at(node.inputs[4]).shape;  // [E, H, F]
+    const Extent hidden = downs[1].value, width = downs[2].value;
+    node.attributes[is_down ? "down_change" : "gate_up_change"] = static_cast<Extent>(node.inputs.size());
+    node.inputs.insert(node.inputs.end(), {low_rank_a(id), low_rank_b(id)});
+    graph.tensors.push_back(
+        {low_rank_a(id), {downs[0], rank, is_down ? width : hidden}, Element::f32, TensorStorage::adapter});
+    graph.tensors.push_back(
+        {low_rank_b(id), {downs[0], is_down ? hidden : 2 * width, rank}, Element::f32, TensorStorage::adapter});
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -45,9 +72,13 @@ std::string low_rank_b(std::string_view node) { return fmt::format("{}.lora_b", 
 
 std::string low_rank_gain(std::string_view node) { return fmt::format("{}.lora_gain", node); }
 
+std::string changed_gate_ups(std::string_view node) { return fmt::format("{}.gate_up", node); }
+std::string changed_downs(std::string_view node) { return fmt::format("{}.down", node); }
+
 bool takes_low_rank(const OpNode& node) { return node.op == OpType::matmul; }
 
 void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank, bool has_gain) {
+  if (!has_gain && add_to_experts(graph, id, rank)) return;
   const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const OpNode& n) { return n.id == id; });
   if (found == graph.nodes.end() || !takes_low_rank(*found))
     throw InternalError(fmt::format("model graph: {} is no product", id));
@@ -86,11 +117,17 @@ void add_low_rank(ModelGraph& graph, std::string_view id, Extent rank, bool has_
 
 std::vector<LowRank> joined(const ModelGraph& graph, std::span<const std::vector<LowRank>> adapters) {
   std::vector<LowRank> all;
-  for (const OpNode& node : graph.nodes) {
+  std::vector<std::string> ids;
+  for (const OpNode& node : graph.nodes)
+    if (node.op == OpType::experts)
+      ids.insert(ids.end(), {changed_gate_ups(node.id), changed_downs(node.id)});
+    else
+      ids.push_back(node.id);
+  for (const std::string& id : ids) {
     LowRank* own = nullptr;
     for (const std::vector<LowRank>& adapter : adapters)
       for (const LowRank& change : adapter) {
-        if (change.node != node.id) continue;
+        if (change.node != id) continue;
         if (!change.magnitude.empty())
           throw InternalError(fmt::format("llm: the magnitudes of {} are no gains yet", change.node));
         if (own)

@@ -12,9 +12,9 @@
 
 namespace weft::llm {
 
-/// What is added to one product y = x W^T of a graph.
+/// What is added to one product y = x W^T of a graph, or to such a product of each expert of a mixture.
 struct LowRank {
-  std::string node;  ///< id of the product
+  std::string node;  ///< id of the product; of experts `changed_gate_ups` or `changed_downs` of their node
   Extent rank = 0, in = 0, out = 0;
   std::vector<float> a;  ///< [rank, in]
   std::vector<float> b;  ///< [out, rank]
@@ -24,6 +24,9 @@ struct LowRank {
   double strength = 1;  ///< with magnitudes: the share of the whole change that counts, as the user asked for it
   /// [out], or empty: the product is multiplied by it before the change is added. Magnitudes become gains once W is known.
   std::vector<float> gain = {};
+
+  /// Of experts, else 0: a is [experts, rank, in], and b [experts, out, rank] has for gates and ups the rows of the gates first.
+  Extent experts = 0;
 
   bool has_gain() const { return !magnitude.empty() || !gain.empty(); }
   /// B times the scale.
@@ -35,10 +38,15 @@ std::string low_rank_a(std::string_view node);
 std::string low_rank_b(std::string_view node);
 std::string low_rank_gain(std::string_view node);
 
+/// What can be changed of a node of experts: what gates and ups, of one A, make of their input, and what downs make of theirs.
+std::string changed_gate_ups(std::string_view node);
+std::string changed_downs(std::string_view node);
+
 /// Whether the node is a product that can be changed: its weight is one matrix.
 bool takes_low_rank(const OpNode& node);
 
-/// Adds a second way of this rank to a product, and with `has_gain` a gain of its first way. InternalError for an id that is none.
+/// Adds a second way of this rank to a product, and with `has_gain` a gain of its first way; or to products of experts. InternalError for
+/// an id that is none.
 void add_low_rank(ModelGraph& graph, std::string_view node, Extent rank, bool has_gain = false);
 
 /// Changes of several adapters as one list, in the order of the graph: those of the same product side by side, so ranks add up, and so

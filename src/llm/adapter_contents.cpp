@@ -11,6 +11,7 @@
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "io/gguf.hpp"
+#include "llm/adapter_experts.hpp"
 #include "weft/error.hpp"
 
 namespace weft::llm {
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Extent kRankMax = 4096;
+constexpr Extent kRankMax = 4096, kExpertsMax = 4096;
 
 [[noreturn]] void refuse(const std::string& source, const std::string& fact) {
   throw FileError(fmt::format("{}: {}", source, fact));
@@ -37,15 +38,24 @@ bool drop_ending(std::string_view& name, std::string_view ending) {
   return true;
 }
 
+/// The parameter of a module of experts that a change of a folder is of; nothing for other modules.
+std::string_view parameter_of(std::string_view module) {
+  for (const std::string_view name : {kGateUp, kDown})
+    if (module.ends_with(fmt::format(".experts.{}", name))) return name;
+  return {};
+}
+
 ModuleChanges read_pairs(const io::TensorSource& source, const std::map<std::string, Found>& pairs, double scale,
-                         const std::function<double(const std::string& module, Extent rank)>& factor) {
+                         const std::function<double(const std::string& module, ModuleChange& change)>& factor) {
   ModuleChanges modules;
   for (const auto& [module, found] : pairs) {
     const std::string where = source.path().string();
     if (!found.a || !found.b)
       refuse(where, fmt::format("{} has one of its two matrices; is the file whole?", quote(module, 120)));
     const Shape &a = found.a->shape, &b = found.b->shape;
-    if (a.rank() != 2 || b.rank() != 2 || a[0] != b[1] || a[0] < 1 || a[0] > kRankMax)
+    const bool is_stacked = a.rank() == 3 && b.rank() == 3 && a[0] == b[0] && a[1] == b[2];
+    const Extent most = parameter_of(module).empty() ? kRankMax : kRankMax * kExpertsMax;
+    if (!is_stacked && (a.rank() != 2 || b.rank() != 2 || a[0] != b[1] || a[0] < 1 || a[0] > most))
       refuse(where, fmt::format("{}: matrices {} and {} are not [rank, in] and [out, rank] with a rank of 1 to {}",
                                 quote(module, 120), a.to_string(), b.to_string(), kRankMax));
     const auto values = [&](const io::SourceTensor& tensor) {
@@ -55,10 +65,12 @@ ModuleChanges read_pairs(const io::TensorSource& source, const std::map<std::str
       source.read_f32(loaded.tensor, read);
       return read;
     };
-    ModuleChange change{a[0], a[1], b[0], values(*found.a), values(*found.b)};
-    change.scale = factor(module, a[0]);
+    ModuleChange change = is_stacked ? ModuleChange{a[1], a[2], b[1], values(*found.a), values(*found.b)}
+                                     : ModuleChange{a[0], a[1], b[0], values(*found.a), values(*found.b)};
+    if (is_stacked) change.experts = a[0];
+    change.scale = factor(module, change);
     if (found.magnitude) {
-      if (found.magnitude->shape != Shape{b[0]})
+      if (found.magnitude->shape != Shape{change.out})
         refuse(where, fmt::format("{}: magnitudes {} of a matrix with {} rows", quote(module, 120),
                                   found.magnitude->shape.to_string(), b[0]));
       change.magnitude = values(*found.magnitude);
@@ -90,12 +102,15 @@ double by_pattern(const Json& config, const char* key, const std::string& module
   const auto patterns = config.find(key);
   if (patterns == config.end() || patterns->is_null()) return usual;
   if (!patterns->is_object()) refuse(source, fmt::format("{} is no object", key));
-  for (const auto& [pattern, value] : patterns->items()) {
+  for (const auto& [given, value] : patterns->items()) {
+    std::string_view pattern = given;
+    // What PEFT makes of names of experts that were modules once.
+    if (constexpr std::string_view kAny = ".*\\."; pattern.starts_with(kAny)) pattern.remove_prefix(kAny.size());
     if (pattern.find_first_of("^$*+?()[]{}|\\") != std::string::npos)
-      refuse(source, fmt::format("{} has the regular expression {}; Weft reads names of modules there", key,
-                                 quote(pattern, 80)));
-    if (!value.is_number()) refuse(source, fmt::format("{} of {} is no number", key, quote(pattern, 80)));
-    if (module == pattern || module.ends_with("." + pattern)) return value.get<double>();
+      refuse(source,
+             fmt::format("{} has the regular expression {}; Weft reads names of modules there", key, quote(given, 80)));
+    if (!value.is_number()) refuse(source, fmt::format("{} of {} is no number", key, quote(given, 80)));
+    if (module == pattern || module.ends_with(fmt::format(".{}", pattern))) return value.get<double>();
   }
   return usual;
 }
@@ -106,6 +121,29 @@ std::string key_of_saved(std::string_view name) {
   std::string key(name);
   if (const std::size_t at = key.find(kLayer); at != std::string::npos) key.erase(at, kLayer.size());
   return key;
+}
+
+/// Parameters of a module of experts, which the names of matrices do not tell: PEFT wraps the module once for each of them, first for gates
+/// and ups.
+void name_parameters(std::map<std::string, Found>& pairs, const Json& config, const std::string& source) {
+  constexpr std::string_view kInner = ".experts.base_layer", kOuter = ".experts";
+  bool has[2] = {};
+  for (const auto& target : setting<std::vector<std::string>>(config, "target_parameters", {}, source))
+    for (const bool is_down : {false, true}) has[is_down ? 1 : 0] |= target.ends_with(is_down ? kDown : kGateUp);
+  std::map<std::string, Found> named;
+  for (auto& [module, found] : pairs) {
+    std::string_view name = module;
+    const bool is_inner = drop_ending(name, kInner);
+    if (!is_inner && !drop_ending(name, kOuter)) {
+      named.emplace(module, found);
+      continue;
+    }
+    const bool is_down = !is_inner && (pairs.contains(fmt::format("{}{}", name, kInner)) || !has[0]);
+    if (!has[is_down ? 1 : 0])
+      refuse(source, fmt::format("target_parameters does not tell which parameter {} is of", quote(module, 120)));
+    named.emplace(fmt::format("{}.experts.{}", name, is_down ? kDown : kGateUp), found);
+  }
+  pairs = std::move(named);
 }
 
 AdapterContents read_folder(const fs::path& folder, double scale) {
@@ -163,7 +201,17 @@ AdapterContents read_folder(const fs::path& folder, double scale) {
                            kAdapterConfig));
   const double usual = setting(config, "lora_alpha", 8.0, source);
   const bool by_root = setting(config, "use_rslora", false, source);
-  const auto factor = [&](const std::string& module, Extent rank) {
+  name_parameters(pairs, config, source);
+  const auto factor = [&](const std::string& module, ModuleChange& change) {
+    if (!parameter_of(module).empty()) {
+      const auto each =
+          static_cast<Extent>(by_pattern(config, "rank_pattern", module, setting(config, "r", 8.0, source), source));
+      if (each < 1 || change.rank % each != 0)
+        refuse(source,
+               fmt::format("{} has {} rows, and the rank of each expert is {}", quote(module, 120), change.rank, each));
+      stack_experts(change, change.rank / each);
+    }
+    const Extent rank = change.rank;
     const double alpha = by_pattern(config, "alpha_pattern", module, usual, source), r = static_cast<double>(rank);
     return alpha / (by_root ? std::sqrt(r) : r);
   };
@@ -189,8 +237,8 @@ ModuleChanges read_gguf(const io::TensorSource& source, double scale) {
     (is_a ? pair.a : pair.b) = &tensor;
   }
   // llama.cpp takes an alpha of zero as a factor of one.
-  return read_pairs(source, pairs, scale, [&](const std::string&, Extent rank) {
-    return alpha == 0 ? 1.0 : alpha / static_cast<double>(rank);
+  return read_pairs(source, pairs, scale, [&](const std::string&, const ModuleChange& change) {
+    return alpha == 0 ? 1.0 : alpha / static_cast<double>(change.rank);
   });
 }
 

@@ -13,7 +13,9 @@
 #include "io/gguf.hpp"
 #include "io/safetensors.hpp"
 #include "llm/adapter_contents.hpp"
+#include "llm/adapter_experts.hpp"
 #include "llm/adapter_tensors.hpp"
+#include "llm/constant_values.hpp"
 #include "llm/convert.hpp"
 #include "llm/convert_values.hpp"
 #include "llm/weights.hpp"
@@ -29,6 +31,15 @@ namespace fs = std::filesystem;
 
 std::span<const std::byte> bytes_of(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
 
+bool is_of_experts(const ModuleChange& change) { return change.experts > 0; }
+
+/// PEFT wraps a module of experts once for each of its parameters, the inner time for gates and ups if both change.
+std::string wrapped_experts(const std::string& module, bool wraps_both) {
+  const std::size_t dot = module.rfind('.');
+  const bool is_inner = wraps_both && module.substr(dot + 1) == kGateUp;
+  return module.substr(0, dot) + (is_inner ? ".base_layer" : "");
+}
+
 /// The last part of a module's name, by which PEFT finds it.
 std::string last_part(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
@@ -42,29 +53,38 @@ Extent usual_rank(const ModuleChanges& modules) {
 }
 double alpha_of(const ModuleChange& change) { return change.scale * static_cast<double>(change.rank); }
 
-void write_folder(const fs::path& folder, const ModuleChanges& modules, const ModelGraph& form,
-                  const AdapterNotes& notes) {
+void write_folder(const fs::path& folder, ModuleChanges modules, const ModelGraph& form, const AdapterNotes& notes) {
   const auto has_magnitude = [](const auto& module) { return !module.second.magnitude.empty(); };
   const bool with_magnitudes = std::any_of(modules.begin(), modules.end(), has_magnitude);
   if (with_magnitudes && !std::all_of(modules.begin(), modules.end(), has_magnitude))
     throw FileError(fmt::format(
         "{}: some matrices have magnitudes and others have none, which a folder of PEFT cannot say", folder.string()));
+  if (with_magnitudes &&
+      std::any_of(modules.begin(), modules.end(), [](const auto& m) { return is_of_experts(m.second); }))
+    throw FileError(fmt::format("{}: changes of experts beside magnitudes (dora), which a folder of PEFT cannot say",
+                                folder.string()));
   const Extent rank = usual_rank(modules);
   const double alpha = alpha_of(
       std::find_if(modules.begin(), modules.end(), [&](const auto& m) { return m.second.rank == rank; })->second);
   Json ranks = Json::object(), alphas = Json::object();
-  std::set<std::string> parts;
+  std::set<std::string> parts, parameters;
+  for (const auto& [module, change] : modules)
+    if (is_of_experts(change)) parameters.insert("experts." + last_part(module));
   std::vector<io::TensorView> tensors;
   bool is_transposed = false;
   const auto targets = module_targets(form);
-  for (const auto& [module, change] : modules) {
-    parts.insert(last_part(module));
-    is_transposed = is_transposed || targets.find(module)->second.transposed;
+  for (auto& [module, change] : modules) {
+    if (!is_of_experts(change)) {
+      parts.insert(last_part(module));
+      is_transposed = is_transposed || targets.find(module)->second.transposed;
+    }
     if (change.rank != rank) ranks[module] = change.rank;
     if (alpha_of(change) != alpha) alphas[module] = alpha_of(change);
     // Files of GPT-2 leave out the name of the part that holds the layers.
     const std::string name =
-        fmt::format("{}{}{}", kAdapterPrefix, module.starts_with("h.") ? "transformer." : "", module);
+        fmt::format("{}{}{}", kAdapterPrefix, module.starts_with("h.") ? "transformer." : "",
+                    is_of_experts(change) ? wrapped_experts(module, parameters.size() > 1) : module);
+    if (is_of_experts(change)) unstack_experts(change);
     tensors.push_back({name + ".lora_A.weight", "F32", {change.rank, change.in}, bytes_of(change.a)});
     tensors.push_back({name + ".lora_B.weight", "F32", {change.out, change.rank}, bytes_of(change.b)});
     if (with_magnitudes)
@@ -77,6 +97,7 @@ void write_folder(const fs::path& folder, const ModuleChanges& modules, const Mo
                        {"lora_alpha", alpha},
                        {"lora_dropout", notes.dropout},
                        {"target_modules", parts},
+                       {"target_parameters", parameters.empty() ? Json() : Json(parameters)},
                        {"bias", "none"},
                        {"fan_in_fan_out", is_transposed},
                        {"inference_mode", true},
@@ -116,8 +137,11 @@ void write_gguf(const fs::path& file, const ModuleChanges& modules, const ModelG
     std::vector<float> b = change.b;
     if (alpha_of(change) != alpha)
       for (float& value : b) value = static_cast<float>(value * (alpha_of(change) / alpha));
-    infos.push_back({module + ".weight.lora_a", {change.rank, change.in}, BlockType::f32});
-    infos.push_back({module + ".weight.lora_b", {change.out, change.rank}, BlockType::f32});
+    const auto shape = [&](Extent rows, Extent columns) {
+      return is_of_experts(change) ? Shape{change.experts, rows, columns} : Shape{rows, columns};
+    };
+    infos.push_back({module + ".weight.lora_a", shape(change.rank, change.in), BlockType::f32});
+    infos.push_back({module + ".weight.lora_b", shape(change.out, change.rank), BlockType::f32});
     values.push_back(change.a);
     values.push_back(std::move(b));
   }
@@ -152,14 +176,19 @@ void write_adapter(const fs::path& path, const std::vector<LowRank>& changes, co
   if (changes.empty()) throw InternalError("llm: an adapter without changes");
   const bool to_gguf = path.extension() == ".gguf";
   const ModelGraph form = to_gguf == graph.config.from_gguf ? graph : graph_of_other_kind(graph);
-  const ModuleChanges modules = modules_of(changes, graph, form);
+  ModuleChanges modules = modules_of(changes, graph, form);
+  modules.merge(expert_modules_of(changes, form));
   if (to_gguf)
     write_gguf(path, modules, form, notes);
   else
-    write_folder(path, modules, form, notes);
+    write_folder(path, std::move(modules), form, notes);
 }
 
-io::TensorSource merged(const io::TensorSource& source, const std::vector<LowRank>& changes, const ModelGraph& graph) {
+io::TensorSource merged(const io::TensorSource& given, const std::vector<LowRank>& changes, const ModelGraph& graph) {
+  const io::TensorSource source =
+      with_added_values(given, graph, [changes, graph](const std::string& constant, Extent first, Extent count) {
+        return expert_deltas(changes, graph, constant, first, count);
+      });
   const auto modules = std::make_shared<const ModuleChanges>(modules_of(changes, graph, graph));
   const auto targets = module_targets(graph);
   const TensorNames names(source);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/quote.hpp"
+#include "llm/adapter_experts.hpp"
 #include "llm/convert_moves.hpp"
 #include "llm/convert_values.hpp"
 #include "weft/error.hpp"
@@ -109,15 +110,17 @@ std::vector<LowRank> changes_of(const ModuleChanges& modules, const ModelGraph& 
   const auto problem = [&](const std::string& fact) {
     if (++count <= 10) problems += "\n  " + fact;
   };
-  std::vector<LowRank> changes;
+  std::set<std::string> of_experts;
+  std::vector<LowRank> changes = expert_changes_of(modules, form, of_experts, problem);
   for (const auto& [given, change] : modules) {
+    if (of_experts.contains(given)) continue;
     const auto name = names.find(without_prefix(given));
     if (name == names.end()) {
       problem(fmt::format("{}: the model has no product of this name that an adapter can change", quote(given, 120)));
       continue;
     }
     const auto [begin, end] = targets.equal_range(name->second);
-    if (begin->second.in != change.in || begin->second.out != change.out) {
+    if (change.experts > 0 || begin->second.in != change.in || begin->second.out != change.out) {
       problem(fmt::format("{}: it changes a matrix of {} x {}, the model's is {} x {}", quote(given, 120), change.out,
                           change.in, begin->second.out, begin->second.in));
       continue;
@@ -152,6 +155,7 @@ ModuleChanges modules_of(const std::vector<LowRank>& changes, const ModelGraph& 
   const std::map<std::string, ModuleTarget> own = by_node(module_targets(graph));
   ModuleChanges modules;
   for (const LowRank& change : changes) {
+    if (change.experts > 0) continue;
     const auto found =
         std::find_if(targets.begin(), targets.end(), [&](const auto& t) { return t.second.node == change.node; });
     if (found == targets.end())

@@ -19,6 +19,7 @@ struct ModuleChange {
   double scale = 1;                              ///< of the change
   std::vector<float> magnitude = {}, gain = {};  ///< [out], or empty; as `LowRank` has them
   double strength = 1;
+  Extent experts = 0;  ///< of stacked matrices: a is [experts, rank, in] and b [experts, out, rank]
 };
 using ModuleChanges = std::map<std::string, ModuleChange>;  ///< by the tensor's name without ".weight"
 
@@ -42,6 +43,7 @@ std::multimap<std::string, ModuleTarget> module_targets(const ModelGraph& graph)
 /// FileError that names modules without a product, and changes of another shape; `source` opens the message.
 std::vector<LowRank> changes_of(const ModuleChanges& modules, const ModelGraph& graph, const ModelGraph& form,
                                 const std::string& source);
+/// Changes of products; those of experts are `expert_modules_of`.
 ModuleChanges modules_of(const std::vector<LowRank>& changes, const ModelGraph& graph, const ModelGraph& form);
 
 }  // namespace weft::llm

@@ -74,12 +74,10 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
   if (c.experts > 0) {
     size("expert_count", c.experts);
     size("expert_used_count", c.experts_per_token);
-    if (c.expert_intermediate != c.intermediate || architecture == "gpt-oss")
+    // Without it readers take the width of an MLP for that of all experts that a token uses; Mixtral's readers do not ask.
+    if (c.expert_intermediate != c.intermediate || architecture != "llama")
       size("expert_feed_forward_length", c.expert_intermediate);
-    if (architecture == "qwen2moe") {
-      size("expert_feed_forward_length", c.expert_intermediate);
-      size("expert_shared_feed_forward_length", c.shared_intermediate);
-    }
+    if (architecture == "qwen2moe") size("expert_shared_feed_forward_length", c.shared_intermediate);
   }
   if (!c.rope_sections.empty()) {
     std::vector<std::int32_t> sections(c.rope_sections.begin(), c.rope_sections.end());

@@ -44,7 +44,7 @@ const OpRow& row_of(OpType op) {
                                {"soft_cap", 1, 1, {"cap"}},
                                {"clamp", 1, 1, {"limit"}},
                                {"grow", 1, 1, {"each", "offset", "factor"}},
-                               {"experts", 5, 10, {"used", "shares"}},
+                               {"experts", 5, 14, {"used", "shares"}},
                                {"short_conv", 3, 4, {"kernel"}},
                                {"selective_scan", 7, 7, {"log"}},
                                {"state_space_scan", 8, 8, {"heads", "groups", "log", "dt_least", "dt_most"}},
@@ -238,6 +238,15 @@ void ModelGraph::validate() const {
         fit(x == y && router.size() == 2 && router[1] == x[1] && gate.size() == 3 && gate[0] == router[0] &&
             gate[2] == x[1] && gate == shape_of(n.inputs[3]) && down == std::vector<Dim>{gate[0], gate[2], gate[1]} &&
             n.integer("used") >= 1 && n.integer("used") <= router[0].value);
+        const auto fit_change = [&](const char* name, const std::vector<Dim>& out_in) {
+          const auto at = static_cast<std::size_t>(n.integer(name));
+          if (at == 0) return;
+          const std::vector<Dim> a = shape_of(n.inputs[at]), b = shape_of(n.inputs[at + 1]);
+          fit(a.size() == 3 && a == std::vector<Dim>{gate[0], a[1], out_in[1]} &&
+              b == std::vector<Dim>{gate[0], out_in[0], a[1]});
+        };
+        fit_change("gate_up_change", {2 * gate[1].value, gate[2]});
+        fit_change("down_change", {gate[2], gate[1]});
         break;
       }
       case OpType::short_conv: {

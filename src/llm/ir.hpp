@@ -97,6 +97,8 @@ enum class OpType : std::uint8_t {
   /// shares: their weights add up to 1. sigmoid: scores are sigmoids of logits, else a softmax. groups, groups_used: only experts of
   /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. on_input: x is multiplied
   /// with the weights, and not what an expert makes of it. alpha, limit: of a clamped SwiGLU; 0: the usual one.
+  /// gate_up_change, down_change: the place among the inputs of A [E, R, H], behind which is B [E, 2 F, R], of an adapter; of downs
+  /// A [E, R, F] and B [E, H, R]. Without them there is none.
   experts,
   short_conv,        // (x, weight [W, K], state, bias?): each channel with its last inputs
   selective_scan,    // (x, dt, rates [W, N], b, c, skip [W], state); log: rates are -exp of the tensor

@@ -365,21 +365,30 @@ class Lowering {
     const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
     note_router_logits(logits);
     const ChosenExperts chosen =
-        choose_experts(logits, is_corrected ? input(node, node.inputs.size() - 1) : Tensor(),
+        choose_experts(logits, is_corrected ? input(node, has_biases ? 9 : 5) : Tensor(),
                        {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
                         node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
     // Weights of types without products are plain, and then those beside them must be.
     bool is_plain = inputs_.whole.has_value();
     for (std::size_t i = 2; i < 5; ++i) is_plain |= !is_packed_matrix(constant(node.inputs[i]));
+    const auto place_of = [&](const char* name) { return static_cast<std::size_t>(node.integer(name)); };
+    for (const std::size_t at : {place_of("gate_up_change"), place_of("down_change")})
+      if (at > 0) is_plain |= !is_packed_matrix(constant(node.inputs[at]));
+    const auto change = [&](const char* name) {
+      const std::size_t at = place_of(name);
+      if (at == 0) return ExpertChange{};
+      const Tensor &a = constant(node.inputs[at]), &b = constant(node.inputs[at + 1]);
+      return is_plain ? ExpertChange{unpacked(a), unpacked(b)} : ExpertChange{a, b};
+    };
     const auto expert = [&](std::size_t i) {
       const Tensor& weight = constant(node.inputs[i]);
       return Expert{is_plain ? unpacked(weight) : weight, has_biases ? input(node, i + 4) : Tensor(),
                     context_.graph.at(node.inputs[i]).shape[1].value};
     };
-    return mixture(
-        x, chosen,
-        {expert(2), expert(3), expert(4), node.real("alpha"), node.real("limit"), node.integer("on_input") != 0},
-        context_.exact);
+    return mixture(x, chosen,
+                   {expert(2), expert(3), expert(4), change("gate_up_change"), change("down_change"),
+                    node.real("alpha"), node.real("limit"), node.integer("on_input") != 0},
+                   context_.exact);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one; of whole rows, a sequence each.

@@ -59,15 +59,19 @@ class ExpertProducts {
   virtual Tensor begun(const Tensor& x, const Tensor& weights) const = 0;
   virtual Tensor ended(const Tensor& y) const = 0;
   Tensor operator()(const Tensor& x, const Expert& expert) const {
-    Tensor y = product(x, expert.weight);
+    Tensor y = product(x, expert.weight, false);
     if (y.dim(-1) > expert.rows) y = narrow(y, -1, 0, expert.rows);
     if (!expert.bias.defined()) return y;
     const Tensor biases = embedding(expert.bias, reshape(numbers(), {-1}));
     return y + cast(reshape(biases, y.shape()), y.dtype());
   }
+  /// B A x for the expert of each row. Low ranks are small products, so they are exact.
+  Tensor changed(const Tensor& x, const ExpertChange& change) const {
+    return product(product(x, change.a, true), change.b, true);
+  }
 
  private:
-  virtual Tensor product(const Tensor& x, const Tensor& weight) const = 0;
+  virtual Tensor product(const Tensor& x, const Tensor& weight, bool is_exact) const = 0;
   /// The expert of each row.
   virtual Tensor numbers() const = 0;
 };
@@ -82,8 +86,8 @@ class PackedExperts final : public ExpertProducts {
   Tensor ended(const Tensor& y) const override { return y; }
 
  private:
-  Tensor product(const Tensor& x, const Tensor& weight) const override {
-    return expert_linear(x, weight, numbers_, exact_);
+  Tensor product(const Tensor& x, const Tensor& weight, bool is_exact) const override {
+    return expert_linear(x, weight, numbers_, exact_ || is_exact);
   }
   Tensor numbers() const override { return numbers_; }
 
@@ -111,7 +115,7 @@ class SortedExperts final : public ExpertProducts {
   }
 
  private:
-  Tensor product(const Tensor& x, const Tensor& weight) const override {
+  Tensor product(const Tensor& x, const Tensor& weight, bool) const override {
     return cast(grouped_matmul(cast(x, weight.dtype()), weight, ends_, true), x.dtype());
   }
   Tensor numbers() const override { return numbers_; }
@@ -143,10 +147,17 @@ ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, con
 
 Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& w, bool exact) {
   const auto mixed = [&](const ExpertProducts& times) {
-    const Tensor rows = times.begun(x, w.are_inputs_weighted ? chosen.weights : Tensor()), gate = times(rows, w.gate),
-                 up = times(rows, w.up);
+    const Tensor rows = times.begun(x, w.are_inputs_weighted ? chosen.weights : Tensor());
+    Tensor gate = times(rows, w.gate), up = times(rows, w.up);
+    if (w.gate_up.a.defined()) {
+      const Tensor change = times.changed(rows, w.gate_up);
+      gate = gate + narrow(change, -1, 0, w.gate.rows);
+      up = up + narrow(change, -1, w.gate.rows, w.up.rows);
+    }
     const Tensor inner = w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit) : swiglu(gate, up);
-    const Tensor outer = times.ended(times(inner, w.down));
+    Tensor result = times(inner, w.down);
+    if (w.down_change.a.defined()) result = result + narrow(times.changed(inner, w.down_change), -1, 0, w.down.rows);
+    const Tensor outer = times.ended(result);
     return sum(w.are_inputs_weighted ? outer : outer * cast(unsqueeze(chosen.weights, 2), outer.dtype()), {1});
   };
   const bool is_packed =

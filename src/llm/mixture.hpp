@@ -26,13 +26,18 @@ struct Expert {
   Tensor weight, bias;
   Extent rows = 0;
 };
+/// Low-rank matrices of each expert, A [E, r, k] and B [E, n, r] with its factor, of which the first rows of n count; or none.
+struct ExpertChange {
+  Tensor a, b;
+};
 struct MixtureWeights {
   Expert gate, up, down;
-  double alpha = 0, limit = 0;       // of the gated unit, if alpha is positive (gpt-oss)
-  bool are_inputs_weighted = false;  // an expert sees x times its weight, and its result counts as it is (Llama 4)
+  ExpertChange gate_up, down_change;  // of gates, and behind them ups, by one A
+  double alpha = 0, limit = 0;        // of the gated unit, if alpha is positive (gpt-oss)
+  bool are_inputs_weighted = false;   // an expert sees x times its weight, and its result counts as it is (Llama 4)
 };
-/// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]. Weights are all in blocks, which have no gradients,
-/// or plain.
+/// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]; changes B A x are added to what the products give.
+/// Weights and changes are all in blocks, which have no gradients, or plain.
 Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& weights, bool exact);
 
 /// E sum_e f_e P_e over all tokens of all routers: f_e is the mean number of times that a token chooses expert e among its `used` best

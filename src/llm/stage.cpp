@@ -47,13 +47,45 @@ void Stage::load(const TensorNames& names, const LoadProgress& progress, const P
 
 void Stage::plan_weights(const TensorNames& names) { weights_ = planned_weights(graph_, names, device_); }
 
+namespace {
+
+/// Rows of `from` numbers with zeros behind them.
+std::vector<float> with_columns(std::vector<float> values, Extent from, Extent to) {
+  if (from == to) return values;
+  const auto rows = values.size() / static_cast<std::size_t>(from);
+  std::vector<float> wide(rows * static_cast<std::size_t>(to));
+  for (std::size_t row = 0; row < rows; ++row)
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row * static_cast<std::size_t>(from)), from,
+                wide.begin() + static_cast<std::ptrdiff_t>(row * static_cast<std::size_t>(to)));
+  return wide;
+}
+
+}  // namespace
+
 void Stage::load_adapters(std::span<const LowRank> changes) {
   const auto put = [&](const std::string& name, const std::vector<float>& values, const Shape& shape) {
     if (!graph_.find(name)) return;
     weights_.weights[name] = {on_device(values, shape, device_).named(name)};
     weights_.bytes += values.size() * sizeof(float);
   };
+  const auto put_packed = [&](const std::string& name, const std::vector<float>& values, const Shape& shape) {
+    if (!graph_.find(name)) return;
+    weights_.weights[name] = packed_experts(values, shape, device_).named(name);
+    weights_.bytes += packed_size(weights_.weights[name]);
+  };
+  const bool packs = can_pack(BlockType::f32, device_);
   for (const LowRank& change : changes) {
+    if (change.experts > 0) {
+      // A has as many rows as B columns.
+      const Extent rank = packs ? padded_rows_of_experts(change.rank) : change.rank;
+      const auto put_either = [&](const std::string& name, const std::vector<float>& values, const Shape& shape) {
+        packs ? put_packed(name, values, shape) : put(name, values, shape);
+      };
+      put_either(low_rank_a(change.node), change.a, {change.experts, change.rank, change.in});
+      put_either(low_rank_b(change.node), with_columns(change.scaled_b(), change.rank, rank),
+                 {change.experts, change.out, rank});
+      continue;
+    }
     put(low_rank_a(change.node), change.a, {change.rank, change.in});
     put(low_rank_b(change.node), change.scaled_b(), {change.out, change.rank});
     if (change.has_gain()) put(low_rank_gain(change.node), change.gain, {change.out});

@@ -95,7 +95,7 @@ std::optional<Packing> packing_of(const TensorDesc& tensor, const TensorNames& n
   packing.padded = packing.rows;
   if (shape.rank() > 2) {
     packing.experts = shape[0];
-    packing.padded = (packing.rows + graph::kRowsOfExperts - 1) / graph::kRowsOfExperts * graph::kRowsOfExperts;
+    packing.padded = padded_rows_of_experts(packing.rows);
   }
   for (std::size_t i = 0; i < tensor.keys.size(); ++i) {
     const io::SourceTensor& found = names.part(tensor, i);
@@ -243,6 +243,20 @@ std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, D
   if (const auto packing = packing_of(tensor, names, device))
     return weight_packing(device)->packed_bytes(packing->type, packing->all_rows(), packing->columns);
   return static_cast<std::uint64_t>(shape_of(tensor).numel()) * sizeof(float);
+}
+
+Extent padded_rows_of_experts(Extent rows) {
+  return (rows + graph::kRowsOfExperts - 1) / graph::kRowsOfExperts * graph::kRowsOfExperts;
+}
+
+Tensor packed_experts(const std::vector<float>& values, const Shape& shape, Device device) {
+  const Extent rows = padded_rows_of_experts(shape[1]);
+  const auto part = static_cast<std::size_t>(shape[1] * shape[2]), whole = static_cast<std::size_t>(rows * shape[2]);
+  std::vector<float> padded(static_cast<std::size_t>(shape[0]) * whole);
+  for (std::size_t e = 0; e < static_cast<std::size_t>(shape[0]); ++e)
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(e * part), part,
+                padded.begin() + static_cast<std::ptrdiff_t>(e * whole));
+  return pack_matrix(BlockType::f32, std::as_bytes(std::span(padded)), {shape[0], rows, shape[2]}, device);
 }
 
 Tensor dense_weight(const TensorDesc& tensor, const TensorNames& names, Device device) {

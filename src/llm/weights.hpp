@@ -56,6 +56,10 @@ std::vector<std::string> notes_of_extra_tensors(const ModelConfig& config, const
 std::uint64_t file_bytes(const ModelGraph& graph, const TensorNames& names);
 /// Bytes that a constant takes on a device.
 std::uint64_t weight_bytes(const TensorDesc& tensor, const TensorNames& names, Device device);
+/// Matrices of experts [E, rows, columns] in f32, packed as those of models are.
+Tensor packed_experts(const std::vector<float>& values, const Shape& shape, Device device);
+/// Rows of such a matrix with the zeros behind them.
+Extent padded_rows_of_experts(Extent rows);
 /// A constant as f32, whatever its type in the file. FileError for values that are not finite.
 Tensor dense_weight(const TensorDesc& tensor, const TensorNames& names, Device device);
 /// The weights of a graph, or of a part, whose tensors have been checked. Matrices that the CPU has packed before are mapped from their file, where there is one by these rules; else they are

@@ -45,11 +45,13 @@ class FullParameters : public Parameters {
 
   void save(const std::filesystem::path& path) const override {
     const io::TensorSource source = io::with_quantised_layers(io::TensorSource::open(path_));
-    const io::TensorSource trained = llm::with_values(source, graph_, [this](const std::string& constant) {
-      const auto found = std::find_if(variables_.begin(), variables_.end(),
-                                      [&](const Variable& variable) { return variable.name() == constant; });
-      return found->value().to_vector<float>();
-    });
+    const io::TensorSource trained =
+        llm::with_values(source, graph_, [this](const std::string& constant, Extent first, Extent count) {
+          const auto found = std::find_if(variables_.begin(), variables_.end(),
+                                          [&](const Variable& variable) { return variable.name() == constant; });
+          const Tensor value = found->value();
+          return std::optional((count == value.dim(0) ? value : narrow(value, 0, first, count)).to_vector<float>());
+        });
     if (source.gguf())
       llm::convert_to_folder(trained, path, {.mmproj = "none"});
     else

@@ -11,6 +11,7 @@
 #include "base/philox.hpp"
 #include "base/quote.hpp"
 #include "llm/adapter_contents.hpp"
+#include "llm/adapter_experts.hpp"
 #include "llm/adapter_file.hpp"
 #include "llm/adapter_modules.hpp"
 #include "llm/engine.hpp"
@@ -26,29 +27,51 @@ using llm::ModelGraph;
 using llm::OpNode;
 using llm::detail::on_device;
 
+/// A product, or products of experts, that can get an adapter.
+struct Choice {
+  std::string id;
+  std::vector<std::string> names;
+  bool by_default = false;
+};
+
 /// The names by which a product can be chosen: "q" of the node layer0_q, "q_proj" of its tensor.
 std::vector<std::string> names_of(const std::string& node, const std::string& module) {
   const std::size_t line = node.starts_with("layer") ? node.find('_') : std::string::npos;
   return {line == std::string::npos ? node : node.substr(line + 1), module.substr(module.rfind('.') + 1)};
 }
 
-/// The products that get an adapter, in the order of the graph. UsageError for a target that is none.
-std::vector<std::string> chosen_products(const ModelGraph& graph, const std::vector<std::string>& targets) {
+/// In the order of the graph.
+std::vector<Choice> choices_of(const ModelGraph& graph) {
   std::map<std::string, std::string> modules;
   for (const auto& [module, target] : llm::module_targets(graph)) modules.emplace(target.node, module);
+  std::vector<Choice> choices;
+  for (const OpNode& node : graph.nodes) {
+    if (node.op == llm::OpType::experts) {
+      const auto add = [&](std::string id, std::string_view parameter) {
+        choices.push_back({std::move(id), {"experts", fmt::format("experts.{}", parameter)}});
+      };
+      add(llm::changed_gate_ups(node.id), llm::kGateUp);
+      add(llm::changed_downs(node.id), llm::kDown);
+    }
+    if (const auto found = modules.find(node.id); found != modules.end())
+      choices.push_back({node.id, names_of(node.id, found->second), node.layer >= 0});
+  }
+  return choices;
+}
+
+/// The products that get an adapter, in the order of the graph. UsageError for a target that is none.
+std::vector<std::string> chosen_products(const ModelGraph& graph, const std::vector<std::string>& targets) {
   std::set<std::string> unused(targets.begin(), targets.end()), known;
   std::vector<std::string> products;
-  for (const OpNode& node : graph.nodes) {
-    const auto found = modules.find(node.id);
-    if (found == modules.end()) continue;
-    bool is_chosen = targets.empty() && node.layer >= 0;
-    for (const std::string& name : names_of(node.id, found->second)) {
+  for (const Choice& choice : choices_of(graph)) {
+    bool is_chosen = targets.empty() && choice.by_default;
+    for (const std::string& name : choice.names) {
       known.insert(name);
       if (std::find(targets.begin(), targets.end(), name) == targets.end()) continue;
       is_chosen = true;
       unused.erase(name);
     }
-    if (is_chosen) products.push_back(node.id);
+    if (is_chosen) products.push_back(choice.id);
   }
   if (!unused.empty())
     throw UsageError(fmt::format("tune: no product of the model is called {}; it has {}", quote(*unused.begin(), 60),
@@ -85,7 +108,7 @@ class AdapterParameters : public Parameters {
   /// A product with an adapter.
   struct Pair {
     std::string node;
-    Extent rank, in, out;
+    Extent rank, in, out, experts;
     double scale;
     Variable a, b;
     Variable magnitude;  // undefined without DoRA; then also what the lengths of rows are made of:
@@ -103,12 +126,14 @@ class AdapterParameters : public Parameters {
 std::vector<LowRank> AdapterParameters::begin_anew(const TunerOptions& options) const {
   std::vector<LowRank> changes;
   for (const std::string& id : chosen_products(plain_, options.targets)) {
-    const OpNode& node =
-        *std::find_if(plain_.nodes.begin(), plain_.nodes.end(), [&](const OpNode& n) { return n.id == id; });
-    const auto& weight = plain_.at(node.inputs[1]).shape;
-    LowRank change{id, options.rank, weight[1].value, weight[0].value, {}, {}};
-    change.a = drawn(change.rank, change.in, options.seed, static_cast<std::uint32_t>(changes.size()));
-    change.b.assign(static_cast<std::size_t>(change.out * change.rank), 0.0F);
+    ModelGraph changed = plain_;  // which knows the shapes
+    llm::add_low_rank(changed, id, options.rank);
+    const auto &a = changed.at(llm::low_rank_a(id)).shape, &b = changed.at(llm::low_rank_b(id)).shape;
+    LowRank change{id, options.rank, a.back().value, b[b.size() - 2].value, {}, {}};
+    if (a.size() > 2) change.experts = a[0].value;
+    const Extent all = std::max<Extent>(change.experts, 1) * change.rank;
+    change.a = drawn(all, change.in, options.seed, static_cast<std::uint32_t>(changes.size()));
+    change.b.assign(static_cast<std::size_t>(change.out * all), 0.0F);
     change.scale = options.alpha / static_cast<double>(options.rank);
     changes.push_back(std::move(change));
   }
@@ -137,15 +162,22 @@ AdapterParameters::AdapterParameters(const llm::detail::Engine& engine, const Tu
 void AdapterParameters::add(const LowRank& change, const llm::detail::Engine& engine, const TunerOptions& options) {
   const Device device = engine.device();
   const bool has_magnitude = options.from.empty() ? options.dora : !change.magnitude.empty();
+  if (change.experts > 0 && (options.dora || dropout_ > 0))
+    throw UsageError(
+        "tune: adapters of experts have neither magnitudes (dora) nor dropout; leave these out, or the experts");
   llm::add_low_rank(graph_, change.node, change.rank, has_magnitude);
   const std::string a = llm::low_rank_a(change.node), b = llm::low_rank_b(change.node);
+  const auto shape = [&](Extent rows, Extent columns) {
+    return change.experts > 0 ? Shape{change.experts, rows, columns} : Shape{rows, columns};
+  };
   Pair& pair = pairs_.emplace_back(Pair{change.node,
                                         change.rank,
                                         change.in,
                                         change.out,
+                                        change.experts,
                                         change.scale,
-                                        Variable(on_device(change.a, {change.rank, change.in}, device), a, true),
-                                        Variable(on_device(change.b, {change.out, change.rank}, device), b, true),
+                                        Variable(on_device(change.a, shape(change.rank, change.in), device), a, true),
+                                        Variable(on_device(change.b, shape(change.out, change.rank), device), b, true),
                                         {},
                                         {},
                                         {}});
@@ -195,6 +227,7 @@ void AdapterParameters::save(const std::filesystem::path& path) const {
   for (const Pair& pair : pairs_) {
     all.push_back({pair.node, pair.rank, pair.in, pair.out, pair.a.value().to_vector<float>(),
                    pair.b.value().to_vector<float>(), pair.scale});
+    all.back().experts = pair.experts;
     if (pair.magnitude.defined()) all.back().magnitude = pair.magnitude.value().to_vector<float>();
   }
   llm::write_adapter(path, all, plain_, {plain_.config.source, dropout_});

@@ -23,12 +23,12 @@ import xllamacpp as llama  # noqa: E402
 from vision_model import CASES, put_case  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-LAYERS, HIDDEN, WIDE, HEADS, KV = 2, 64, 96, 4, 2
+LAYERS, HIDDEN, WIDE, HEADS, KV, EXPERTS = 2, 64, 96, 4, 2, 4
 PROMPT = "a question:"
 
 
 def case_of(kind):
-    """A Llama or a Qwen2 with the byte-level tokenizer of the models that see."""
+    """A Llama, a Qwen2 or a Qwen3 with experts, with the byte-level tokenizer of the models that see."""
     case = json.loads(CASES["llava"].read_text())
     tokenizer = case["tokenizer"]
     tokenizer["pre_tokenizer"]["use_regex"] = True
@@ -39,16 +39,22 @@ def case_of(kind):
     for i in range(LAYERS):
         layer = f"model.layers.{i}."
         narrow = HIDDEN * KV // HEADS
+        mlp = {"mlp.gate_proj": [WIDE, HIDDEN], "mlp.up_proj": [WIDE, HIDDEN], "mlp.down_proj": [HIDDEN, WIDE]}
+        if kind == "qwen3_moe":
+            mlp = {f"mlp.experts.{e}.{name[4:]}": shape for e in range(EXPERTS) for name, shape in mlp.items()}
+            mlp.update({"mlp.gate": [EXPERTS, HIDDEN], "self_attn.q_norm": [HIDDEN // HEADS], "self_attn.k_norm": [HIDDEN // HEADS]})
         for name, shape in {"self_attn.q_proj": [HIDDEN, HIDDEN], "self_attn.k_proj": [narrow, HIDDEN], "self_attn.v_proj": [narrow, HIDDEN],
-                            "self_attn.o_proj": [HIDDEN, HIDDEN], "mlp.gate_proj": [WIDE, HIDDEN], "mlp.up_proj": [WIDE, HIDDEN],
-                            "mlp.down_proj": [HIDDEN, WIDE], "input_layernorm": [HIDDEN], "post_attention_layernorm": [HIDDEN]}.items():
+                            "self_attn.o_proj": [HIDDEN, HIDDEN], **mlp, "input_layernorm": [HIDDEN], "post_attention_layernorm": [HIDDEN]}.items():
             tensors[layer + name + ".weight"] = shape
             if kind == "qwen2" and name[-6:] in ("q_proj", "k_proj", "v_proj"):
                 tensors[layer + name + ".bias"] = shape[:1]
-    config = {"model_type": kind, "architectures": [{"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[kind]], "vocab_size": vocabulary,
+    config = {"model_type": kind, "architectures": [{"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}[kind]], "vocab_size": vocabulary,
               "hidden_size": HIDDEN, "intermediate_size": WIDE, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
               "num_key_value_heads": KV, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
               "tie_word_embeddings": False, "hidden_act": "silu"}
+    if kind == "qwen3_moe":
+        config.update(num_experts=EXPERTS, num_experts_per_tok=2, moe_intermediate_size=WIDE, norm_topk_prob=True, head_dim=HIDDEN // HEADS,
+                      decoder_sparse_step=1, mlp_only_layers=[])
     return {"config": config, "tensors": tensors, "tokenizer": tokenizer, "processor": {}}
 
 
@@ -86,7 +92,7 @@ def llama_answer(model, adapter, letter):
 
 def main():
     failures = 0
-    for kind in ("llama", "qwen2"):
+    for kind in ("llama", "qwen2", "qwen3_moe"):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             case = case_of(kind)
@@ -94,7 +100,7 @@ def main():
             subprocess.run([WEFT, "convert", folder / "hf", folder / "model.gguf"], check=True, capture_output=True)
             (folder / "data.jsonl").write_text("".join(json.dumps({"prompt": f"{i} a question:", "completion": " yes, it is"}) + "\n" for i in range(40)))
             subprocess.run([WEFT, "tune", folder / "model.gguf", "--data", folder / "data.jsonl", "--out", folder / "run", "--gguf", "--steps", "10",
-                            "--rank", "4", "--context", "32", "--learning-rate", "0.02", "--device", "cpu", "--quiet"], check=True)
+                            "--rank", "4", "--context", "32", "--learning-rate", "0.02", "--device", "cpu", "--quiet", *(["--targets", "attn_q,experts"] if kind == "qwen3_moe" else [])], check=True)
             letter = case["tokenizer"]["model"]["vocab"]["A"]
             plain = weft_answer(folder / "model.gguf")
             for adapter in (folder / "run", folder / "run" / "adapter.gguf"):

@@ -3,6 +3,7 @@
 
 #include "llm/byte_model.hpp"
 #include "llm/transformers_cases.hpp"
+#include "tune/peft_case.hpp"
 #include "weft/device.hpp"
 #include "weft/tune.hpp"
 
@@ -53,6 +54,16 @@ TEST_F(TuneDevice, Preferences) {
 }
 TEST_F(TuneDevice, LengthsOfRows) { compare("gpt2", {.rank = 2, .dora = true, .targets = {"c_attn"}}, false); }
 TEST_F(TuneDevice, LayersWithStates) { compare("mamba2", {.rank = 2, .targets = {"out_proj"}}, false); }
+TEST_F(TuneDevice, Experts) { compare("mixtral", {.rank = 2, .targets = {"experts"}, .balance = 0.1}, false); }
+// Beside packed experts, as texts are written with.
+TEST_F(TuneDevice, AdaptersOfExperts) {
+  const PeftCase c("mixtral-experts");
+  std::vector<std::vector<float>> logits;
+  for (const Device device : {device_, kCpu})
+    logits.push_back(llm::load(c.model.path(), {.context = 32, .adapters = {{c.adapter.path()}}, .device = device})
+                         .forward(c.first_text()));
+  for (std::size_t i = 0; i < logits[0].size(); ++i) ASSERT_NEAR(logits[0][i], logits[1][i], 2e-3) << i;
+}
 TEST_F(TuneDevice, AllWeights) { compare("llama-llama3", {.full = true}, false); }
 
 }  // namespace

@@ -50,7 +50,33 @@ CASES = [
     ("tied-head", "llama-llama3", {"r": 2, "target_modules": ["q_proj"], "modules_to_save": ["lm_head"]}),
     ("gpt2-saved", "gpt2", {"r": 2, "target_modules": ["c_attn"], "modules_to_save": ["wte"], "fan_in_fan_out": True}),
     ("bloom", "bloom", {"r": 2, "lora_alpha": 4, "target_modules": ["query_key_value", "dense_h_to_4h"]}),
+    ("mixtral-experts", "mixtral", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+                                    "target_parameters": ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}),
+    ("mixtral-apart", "mixtral", {"r": 2, "lora_alpha": 3, "target_modules": ["q_proj", "w1", "w2", "w3"]}),
+    ("qwen3-moe-downs", "qwen3-moe", {"r": 3, "lora_alpha": 3, "use_rslora": True, "target_modules": [], "target_parameters": ["experts.down_proj"],
+                                      "rank_pattern": {"layers.1.mlp.experts.down_proj": 2}}),
+    ("gpt-oss-experts", "gpt-oss", {"r": 2, "lora_alpha": 4, "target_modules": ["o_proj"], "target_parameters": ["experts.gate_up_proj", "experts.down_proj"]}),
+    ("llama4-experts", "llama4", {"r": 2, "lora_alpha": 4, "target_modules": ["v_proj"], "target_parameters": ["experts.gate_up_proj", "experts.down_proj"]}),
+    ("deepseek-v3-experts", "deepseek-v3", {"r": 2, "lora_alpha": 2, "target_modules": ["o_proj"], "target_parameters": ["experts.gate_up_proj"],
+                                            "alpha_pattern": {"layers.2.mlp.experts.gate_up_proj": 5}}),
 ]
+
+
+def expert_tensors(tensors):
+    """The matrices of an adapter as they were before experts became one module: each expert's apart."""
+    apart = {}
+    for key, value in tensors.items():
+        layer, _, rest = key.partition(".mlp.experts.")
+        if not rest:
+            apart[key] = value
+            continue
+        if "base_layer" in key:
+            continue
+        matrix = rest.removesuffix(".weight")  # lora_A or lora_B
+        for expert in range(4):
+            for name, wide, narrow in (("w1", 64, 32), ("w3", 64, 32), ("w2", 32, 64)):
+                apart[f"{layer}.block_sparse_moe.experts.{expert}.{name}.{matrix}.weight"] = np.zeros((2, narrow) if matrix == "lora_A" else (wide, 2), np.float32)
+    return apart
 
 
 def model_of(name, folder):
@@ -91,11 +117,17 @@ def result_of(name, base, settings):
         plain = model_of(base, folder)
         model = peft.get_peft_model(plain, peft.LoraConfig(task_type="CAUSAL_LM", **settings))
         model.save_pretrained(folder / "adapter")
-        tensors = {key: adapter_values(key, value.shape) for key, value in load_file(folder / "adapter" / "adapter_model.safetensors").items()
-                   if "base_layer" not in key}  # a copy of the model's own matrix
+        tensors = {key: value for key, value in load_file(folder / "adapter" / "adapter_model.safetensors").items()
+                   if not key.endswith(("base_layer.weight", "base_layer.bias"))}  # a copy of the model's own matrix
+        if name.endswith("-apart"):
+            tensors = expert_tensors(tensors)
+        tensors = {key: adapter_values(key, value.shape) for key, value in tensors.items()}
         save_file(tensors, folder / "adapter" / "adapter_model.safetensors", {"format": "pt"})
         config = json.loads((folder / "adapter" / "adapter_config.json").read_text())
         config["base_model_name_or_path"] = base
+        if name.endswith("-apart"):  # as it was then, which the library reads into its own form
+            config.update(settings, target_parameters=None, rank_pattern={}, alpha_pattern={})
+            (folder / "adapter" / "adapter_config.json").write_text(json.dumps(config))
         model = peft.PeftModel.from_pretrained(model_of(base, folder), folder / "adapter", is_trainable=True).double().eval()
         texts = texts_of()
         with torch.no_grad():
@@ -112,7 +144,7 @@ def result_of(name, base, settings):
             losses.append(loss.item())
         model.save_pretrained(folder / "after")
         after = load_file(folder / "after" / "adapter_model.safetensors")
-        key = sorted(key for key in after if "base_layer" not in key)[0]
+        key = sorted(key for key in after if not key.endswith(("base_layer.weight", "base_layer.bias")))[0]
         merged = model.merge_and_unload()
         with torch.no_grad():
             last = merged(torch.tensor([texts[0][:-1]])).logits[0].numpy()[[23]]
