@@ -124,10 +124,15 @@ struct TunerOptions {
   /// `llm::Model::describe(true)`. "lm_head" is that of the head, "experts" those of all experts, "experts.gate_up_proj"
   /// and "experts.down_proj" a part of these. Empty: all products of the layers but those of experts.
   std::vector<std::string> targets = {};
+  /// Modules whose tensors train as a whole beside the adapter, by the ends of their names in a folder ("embed_tokens", "lm_head", "norm"):
+  /// PEFT's modules_to_save. Their values and AdamW's moments are f32. A table of tokens that is the head too stays what it was in the
+  /// place that is not named. Folders of adapters hold them; GGUF files have no place for them.
+  std::vector<std::string> saved = {};
   /// All weights of the model train, in place of an adapter: the model of `save` is a folder of its own. Numbers are f32 while they
   /// train, whatever the model's type, with AdamW's moments beside them.
   bool full = false;
-  /// An adapter to go on with; `rank`, `alpha`, `dora` and `targets` are then its own.
+  /// An adapter to go on with; `rank`, `alpha`, `dora` and `targets` are then its own, and so are tensors
+  /// that it holds as a whole, beside those of `saved`.
   std::filesystem::path from = {};
   std::uint64_t seed = 1;
   /// Of products, attention and activations; the adapter and its moments are f32. f16 scales the loss.

@@ -26,6 +26,7 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "dora", request.tuner.dora);
   take(given, "full", request.tuner.full);
   take(given, "targets", request.tuner.targets);
+  take(given, "save_modules", request.tuner.saved);
   take(given, "seed", request.tuner.seed);
   take(given, "accumulate", request.tuner.accumulate);
   take(given, "weight_decay", request.tuner.weight_decay);

@@ -14,7 +14,7 @@ _OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activatio
             "accumulate",
             "weight_decay", "clip_norm", "context", "batch", "steps", "epochs", "learning_rate", "warm_up", "log_every", "eval_every",
             "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing",
-            "balance"}
+            "balance", "save_modules"}
 
 
 @dataclass
@@ -64,7 +64,8 @@ def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any
     "prompt", "chosen" and "rejected" (DPO); or a text. The folder `out` gets the adapter as PEFT reads it, metrics, the curve and a
     checkpoint, from which resume=True goes on.
 
-    Options: rank, alpha, dropout, dora, targets (["q_proj", "v_proj"]; all products of the layers), from_adapter; or full (all weights train,
+    Options: rank, alpha, dropout, dora, targets (["q_proj", "v_proj"]; all products of the layers), save_modules (["embed_tokens", "lm_head"]: modules that train as a
+    whole), from_adapter; or full (all weights train,
     and the folder "model" in `out` is a model); epochs, steps, context, batch, accumulate, learning_rate, warm_up, weight_decay, clip_norm,
     precision ("f32", "bf16", "f16"), keep_activations, seed, device, device_memory, validation, log_every, eval_every, checkpoint_every,
     resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid", "ipo") and label_smoothing; for models with

@@ -16,6 +16,7 @@ constexpr const char* kTuningOptions =
        "validation": {"type": "string"}, "device": {"type": "string", "default": "cpu"}, "full": {"type": "boolean", "default": false},
        "rank": {"type": "integer", "minimum": 1, "maximum": 4096, "default": 16}, "alpha": {"type": "number", "exclusiveMinimum": 0, "default": 32},
        "dora": {"type": "boolean", "default": false}, "targets": {"type": "array", "items": {"type": "string"}, "default": []},
+       "save_modules": {"type": "array", "items": {"type": "string"}, "default": [], "description": "modules that train as a whole"},
        "from": {"type": "string", "description": "an adapter to go on with"}, "steps": {"type": "integer", "minimum": 0, "default": 0},
        "epochs": {"type": "number", "exclusiveMinimum": 0, "default": 1}, "batch": {"type": "integer", "minimum": 1, "default": 4},
        "accumulate": {"type": "integer", "minimum": 1, "default": 1}, "context": {"type": "integer", "minimum": 2, "default": 512},
@@ -38,6 +39,7 @@ tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   tuner.alpha = input["alpha"].number();
   tuner.dora = input["dora"].boolean();
   for (const Value& target : input["targets"].elements()) tuner.targets.push_back(target.string());
+  for (const Value& module : input["save_modules"].elements()) tuner.saved.push_back(module.string());
   request.steps = input["steps"].integer();
   request.epochs = input["epochs"].number();
   request.batch = input["batch"].integer();

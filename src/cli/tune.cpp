@@ -180,6 +180,12 @@ void set_up_tune(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(adapter);
+  app.add_option(
+         "--save-modules", r.tuner.saved,
+         "modules that train as a whole beside the adapter, as in embed_tokens,lm_head (PEFT's modules_to_save)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(adapter);
   app.add_option("--from", r.tuner.from, "an adapter to go on with, in a new run")->group(adapter);
   app.add_flag("--gguf", r.to_gguf, "also write adapter.gguf, for llama.cpp")->group(adapter);
 

@@ -53,6 +53,13 @@ Extent usual_rank(const ModuleChanges& modules) {
 }
 double alpha_of(const ModuleChange& change) { return change.scale * static_cast<double>(change.rank); }
 
+/// Files of GPT-2 leave out the name of the part that holds the layers.
+std::string name_in_model(const std::string& module) {
+  for (const char* first : {"h.", "wte", "wpe", "ln_f"})
+    if (module.starts_with(first)) return "transformer." + module;
+  return module;
+}
+
 void write_folder(const fs::path& folder, ModuleChanges modules, const ModelGraph& form, const AdapterNotes& notes) {
   const auto has_magnitude = [](const auto& module) { return !module.second.magnitude.empty(); };
   const bool with_magnitudes = std::any_of(modules.begin(), modules.end(), has_magnitude);
@@ -80,15 +87,20 @@ void write_folder(const fs::path& folder, ModuleChanges modules, const ModelGrap
     }
     if (change.rank != rank) ranks[module] = change.rank;
     if (alpha_of(change) != alpha) alphas[module] = alpha_of(change);
-    // Files of GPT-2 leave out the name of the part that holds the layers.
     const std::string name =
-        fmt::format("{}{}{}", kAdapterPrefix, module.starts_with("h.") ? "transformer." : "",
-                    is_of_experts(change) ? wrapped_experts(module, parameters.size() > 1) : module);
+        fmt::format("{}{}", kAdapterPrefix,
+                    name_in_model(is_of_experts(change) ? wrapped_experts(module, parameters.size() > 1) : module));
     if (is_of_experts(change)) unstack_experts(change);
     tensors.push_back({name + ".lora_A.weight", "F32", {change.rank, change.in}, bytes_of(change.a)});
     tensors.push_back({name + ".lora_B.weight", "F32", {change.out, change.rank}, bytes_of(change.b)});
     if (with_magnitudes)
       tensors.push_back({name + ".lora_magnitude_vector", "F32", {change.out}, bytes_of(change.magnitude)});
+  }
+  std::set<std::string> saved;
+  for (const SavedTensor& tensor : notes.saved) {
+    saved.insert(last_part(tensor.key.substr(0, tensor.key.rfind('.'))));
+    tensors.push_back(
+        {fmt::format("{}{}", kAdapterPrefix, name_in_model(tensor.key)), "F32", tensor.shape, bytes_of(tensor.values)});
   }
   const Json config = {{"peft_type", "LORA"},
                        {"task_type", "CAUSAL_LM"},
@@ -102,7 +114,7 @@ void write_folder(const fs::path& folder, ModuleChanges modules, const ModelGrap
                        {"fan_in_fan_out", is_transposed},
                        {"inference_mode", true},
                        {"init_lora_weights", true},
-                       {"modules_to_save", nullptr},
+                       {"modules_to_save", saved.empty() ? Json() : Json(saved)},
                        {"rank_pattern", ranks},
                        {"alpha_pattern", alphas},
                        {"use_rslora", false},
@@ -123,6 +135,12 @@ void write_gguf(const fs::path& file, const ModuleChanges& modules, const ModelG
           "{}: GGUF files of adapters have no place for magnitudes (dora); write a folder, or merge the adapter "
           "into its model (weft convert --adapter)",
           file.string()));
+  if (!notes.saved.empty())
+    throw FileError(
+        fmt::format("{}: GGUF files of adapters have no place for whole tensors such as {}; write a folder, or merge "
+                    "the adapter into "
+                    "its model (weft convert --adapter)",
+                    file.string(), notes.saved[0].key));
   const double alpha = alpha_of(modules.begin()->second);
   io::GgufMetadata metadata;
   metadata.set("general.architecture", form.config.architecture);

@@ -17,10 +17,17 @@ namespace weft::llm {
 /// What an adapter changes besides products is that of `with_saved_tensors`.
 std::vector<LowRank> read_adapter(const std::filesystem::path& path, double scale, const ModelGraph& graph);
 
+/// A tensor that takes the place of the model's, by its name in a folder.
+struct SavedTensor {
+  std::string key;
+  Shape shape;
+  std::vector<float> values;
+};
 /// What a file says of an adapter besides its matrices.
 struct AdapterNotes {
-  std::string base;    ///< name or path of the model
-  double dropout = 0;  ///< while it was trained
+  std::string base;                     ///< name or path of the model
+  double dropout = 0;                   ///< while it was trained
+  std::vector<SavedTensor> saved = {};  ///< for folders alone
 };
 /// Writes a folder of PEFT, or a GGUF file if the name ends in .gguf. The folder is made if it is not there. FileError if that kind of file cannot express the model, or as `write_safetensors`.
 void write_adapter(const std::filesystem::path& path, const std::vector<LowRank>& changes, const ModelGraph& graph,

@@ -16,6 +16,7 @@
 #include "llm/adapter_modules.hpp"
 #include "llm/engine.hpp"
 #include "llm/magnitudes.hpp"
+#include "tune/saved_tensors.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -119,6 +120,7 @@ class AdapterParameters : public Parameters {
 
   const ModelGraph plain_;
   ModelGraph graph_;
+  std::optional<SavedTensors> saved_;
   const double dropout_;
   std::vector<Pair> pairs_;
 };
@@ -141,16 +143,24 @@ std::vector<LowRank> AdapterParameters::begin_anew(const TunerOptions& options) 
 }
 
 AdapterParameters::AdapterParameters(const llm::detail::Engine& engine, const TunerOptions& options)
-    : plain_(engine.graph()), graph_(plain_), dropout_(options.dropout) {
+    : plain_(engine.graph()), dropout_(options.dropout) {
+  const llm::AdapterContents from = options.from.empty() ? llm::AdapterContents() : llm::read_contents(options.from, 1);
+  if (!from.tables.empty())
+    throw UsageError(
+        fmt::format("{}: the adapter has low-rank matrices of a table of tokens, which do not train; merge it "
+                    "into its model (weft convert --adapter), and go on from that",
+                    options.from.string()));
   const std::vector<LowRank> changes =
       options.from.empty() ? begin_anew(options) : llm::read_adapter(options.from, 1, plain_);
-  if (!options.from.empty() && llm::read_contents(options.from, 1).changes_tensors())
-    throw UsageError(fmt::format(
-        "{}: the adapter changes tensors besides products (modules_to_save, embeddings), which do not train; merge "
-        "it into its model (weft convert --adapter), and go on from that",
-        options.from.string()));
+  graph_ = plain_;
+  saved_.emplace(engine, graph_, options, from);
   if (changes.empty()) throw UsageError(fmt::format("{}: the adapter changes no product", options.from.string()));
   for (const LowRank& change : changes) {
+    const auto product = std::find_if(graph_.nodes.begin(), graph_.nodes.end(),
+                                      [&](const OpNode& node) { return node.id == change.node; });
+    if (product != graph_.nodes.end() && product->inputs[1].ends_with(".saved"))
+      throw UsageError(
+          fmt::format("tune: {} would train as a whole and by low-rank matrices; choose one", change.node));
     if (change.scale == 0)
       throw UsageError(fmt::format("{}: the changes of {} are multiplied by 0, so they cannot train",
                                    options.from.string(), change.node));
@@ -198,11 +208,13 @@ std::vector<Variable> AdapterParameters::variables() const {
     all.insert(all.end(), {pair.a, pair.b});
     if (pair.magnitude.defined()) all.push_back(pair.magnitude);
   }
+  const std::vector<Variable> saved = saved_->variables();
+  all.insert(all.end(), saved.begin(), saved.end());
   return all;
 }
 
 std::map<std::string, Tensor> AdapterParameters::values() const {
-  std::map<std::string, Tensor> values;
+  std::map<std::string, Tensor> values = saved_->values();
   for (const Pair& pair : pairs_) {
     values[llm::low_rank_a(pair.node)] = pair.a.value();
     Tensor& b = values[llm::low_rank_b(pair.node)];
@@ -230,7 +242,7 @@ void AdapterParameters::save(const std::filesystem::path& path) const {
     all.back().experts = pair.experts;
     if (pair.magnitude.defined()) all.back().magnitude = pair.magnitude.value().to_vector<float>();
   }
-  llm::write_adapter(path, all, plain_, {plain_.config.source, dropout_});
+  llm::write_adapter(path, all, plain_, {plain_.config.source, dropout_, saved_->to_write()});
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ class Run {
                 {"beta_1", t.beta_1},
                 {"beta_2", t.beta_2},
                 {"clip_norm", t.clip_norm}};
+    if (!t.saved.empty()) all["saved"] = t.saved;
     if (t.balance > 0) all["balance"] = t.balance;
     if (data_->learns_preferences)
       all["preference"] = {{"loss", t.preference.loss == PreferenceLoss::ipo ? "ipo" : "sigmoid"},

@@ -21,6 +21,10 @@ void check(const Request& r) {
   if (r.tuner.full && r.to_gguf)
     throw UsageError(
         "tune: all weights train, so there is no adapter for a GGUF file; convert the model of the run (weft convert)");
+  if (!r.tuner.saved.empty() && r.to_gguf)
+    throw UsageError(
+        "tune: GGUF files of adapters have no place for modules that train as a whole; leave out --gguf, or "
+        "--save-modules");
   if (r.log_every < 1 || r.eval_every < 0 || r.checkpoint_every < 1)
     throw UsageError("tune: intervals of logs and checkpoints are 1 step or more, that of measurements 0 or more");
 }

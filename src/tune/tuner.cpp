@@ -43,9 +43,9 @@ void check(const TunerOptions& o) {
       throw UsageError(fmt::format("tune: {} is {}; give {} to {}", b.name, b.value, b.least, b.most));
   if (o.preference.loss != PreferenceLoss::sigmoid && o.preference.label_smoothing > 0)
     throw UsageError("tune: label_smoothing is a part of the sigmoid loss; leave it at 0 for others");
-  if (o.full && (o.dora || o.dropout > 0 || !o.targets.empty() || !o.from.empty()))
+  if (o.full && (o.dora || o.dropout > 0 || !o.targets.empty() || !o.saved.empty() || !o.from.empty()))
     throw UsageError(
-        "tune: all weights train (full), so there is no adapter; leave out dora, dropout, targets and from");
+        "tune: all weights train (full), so there is no adapter; leave out dora, dropout, targets, saved and from");
   if (o.precision != DType::f32 && o.precision != DType::f16 && o.precision != DType::bf16)
     throw UsageError(fmt::format("tune: a precision of {}; choose f32, f16 or bf16", weft::name_of(o.precision)));
 }

@@ -84,13 +84,84 @@ TEST(TuneSaved, AWrittenFolderAndAGgufFileHaveThem) {
   }
 }
 
+TEST(TuneSaved, TheyTrainToTheSameLossesAndTensors) {
+  for (const char* name : {"llama-saved", "tied-saved", "tied-head", "gpt2-saved"})
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE(name);
+      const PeftCase c(name);
+      const std::vector<Example> examples = c.examples();
+      Tuner tuner(llm::load(c.model.path(), {.context = 64}), {.from = c.adapter.path(), .recompute = recompute});
+      const Rows rows = RowStream(examples, 24, 1, false).batch(0, 2);
+      for (const Json& loss : c.json.at("losses"))
+        EXPECT_NEAR(double{tuner.step({rows}, c.json.at("rate").get<double>()).loss.item<float>()}, loss.get<double>(),
+                    3e-5);
+      const test::TemporaryFolder after;
+      tuner.save(after.path());
+      const io::TensorSource saved = io::TensorSource::open(after.path() / "adapter_model.safetensors");
+      const std::vector<float> values = saved.read_f32(c.json.at("after_key").get<std::string>());
+      double worst = 0;
+      for (std::size_t i = 0; i < c.json.at("after").size(); ++i)
+        worst = std::max(worst, std::abs(double{values[i]} - c.json.at("after")[i].get<double>()));
+      EXPECT_LT(worst, 1e-4);
+      EXPECT_EQ(read_json_file(after.path() / "adapter_config.json").at("modules_to_save").size(),
+                std::string_view(name) == "llama-saved" ? 5u : 1u);
+      // What was saved is what trained.
+      const Json& last = c.json.at("last");
+      const std::vector<float> logits = logits_of(c, c.model.path(), {{after.path()}}),
+                               trained = tuner.logits(rows).to_vector<float>();
+      worst = 0;
+      for (std::size_t i = 0; i < logits.size(); ++i) worst = std::max(worst, std::abs(double{logits[i]} - trained[i]));
+      EXPECT_LT(worst, 2e-5);
+      if (std::string_view(name).starts_with("tied")) continue;  // PEFT merges one of the two into both
+      for (std::size_t i = 0; i < last.size(); ++i)
+        EXPECT_NEAR(logits[23 * last.size() + i], last[i].get<float>(), 5e-4);
+    }
+}
+
+TEST(TuneSaved, ModulesAreChosenByNameBesideBlocks) {
+  const PeftCase c("tied-saved"), apart("llama-saved");
+  const test::TemporaryFolder files;
+  const std::filesystem::path gguf = files.path() / "f32.gguf", blocks = files.path() / "q8.gguf";
+  llm::convert_to_gguf(io::TensorSource::open(apart.model.path()), gguf);
+  io::quantise_model(io::TensorSource::open(gguf), blocks, {.type = "Q8_0", .pure = true});
+  const Rows rows = RowStream(c.examples(), 24, 1, false).batch(0, 2);
+  for (const auto& [path, names] : std::map<std::filesystem::path, std::vector<std::string>>{
+           {c.model.path(), {"embed_tokens", "lm_head"}}, {blocks, {"embed_tokens", "lm_head"}}, {gguf, {"norm"}}}) {
+    const llm::Model model = llm::load(path, {.context = 64, .exact = true});
+    Tuner tuner(model, {.rank = 2, .targets = {"o"}, .saved = names});
+    const double before = tuner.loss(rows);
+    for (int i = 0; i < 5; ++i) (void)tuner.step({rows}, 1e-2);
+    EXPECT_LT(tuner.loss(rows), before - 0.2);
+    tuner.save(files.path() / "adapter");
+    const std::vector<float> logits =
+                                 llm::load(path,
+                                           {.context = 64, .exact = true, .adapters = {{files.path() / "adapter"}}})
+                                     .forward(c.first_text()),
+                             trained = tuner.logits(rows).to_vector<float>();
+    double worst = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) worst = std::max(worst, std::abs(double{logits[i]} - trained[i]));
+    EXPECT_LT(worst, path == blocks ? 0.05 : 2e-5) << path;  // tables in blocks become F16 where they are changed
+    const std::string none = message_of<FileError>([&] { tuner.save(files.path() / "adapter.gguf"); });
+    EXPECT_NE(none.find("no place for whole tensors"), std::string::npos) << none;
+  }
+  const llm::Model model = llm::load(c.model.path(), {.context = 64});
+  const std::string unknown = message_of<UsageError>([&] { Tuner(model, {.saved = {"wte"}}); });
+  EXPECT_NE(unknown.find("embed_tokens, "), std::string::npos) << unknown;
+  const std::string both =
+      message_of<UsageError>([&] { Tuner(model, {.targets = {"lm_head"}, .saved = {"lm_head"}}); });
+  EXPECT_NE(both.find("choose one"), std::string::npos) << both;
+}
+
 TEST(TuneSaved, WhatDoesNotFitIsNamed) {
-  const PeftCase c("llama-saved"), other("gpt2-saved");
+  const PeftCase c("llama-saved"), other("gpt2-saved"), biases("llama-biases-saved"), table("llama-table");
   const std::string wrong = message_of<FileError>([&] { logits_of(c, c.model.path(), {{other.adapter.path()}}); });
   EXPECT_NE(wrong.find("is it an adapter of this model?"), std::string::npos) << wrong;
-  const std::string from =
-      message_of<UsageError>([&] { Tuner(llm::load(c.model.path(), {.context = 64}), {.from = c.adapter.path()}); });
-  EXPECT_NE(from.find("which do not train; merge it"), std::string::npos) << from;
+  const std::string from = message_of<UsageError>(
+      [&] { Tuner(llm::load(biases.model.path(), {.context = 64}), {.from = biases.adapter.path()}); });
+  EXPECT_NE(from.find("which does not train; merge it"), std::string::npos) << from;
+  const std::string rows = message_of<UsageError>(
+      [&] { Tuner(llm::load(table.model.path(), {.context = 64}), {.from = table.adapter.path()}); });
+  EXPECT_NE(rows.find("matrices of a table of tokens"), std::string::npos) << rows;
   // A table of another vocabulary.
   const test::TemporaryFolder folder;
   const std::vector<float> values(std::size_t{49} * 32, 0.1F);
