@@ -71,6 +71,14 @@ void GgufMetadata::does_not_fit(std::string_view key, std::string_view value, st
                               quote(key), value, range));
 }
 
+std::vector<double> GgufMetadata::numbers(std::string_view key) const {
+  const GgufArray* array = std::get_if<GgufArray>(&required(key));
+  if (!array) return {get<double>(key)};
+  if (const auto* floats = std::get_if<std::vector<float>>(array)) return {floats->begin(), floats->end()};
+  if (const auto* doubles = std::get_if<std::vector<double>>(array)) return *doubles;
+  throw FileError(fmt::format("{}: {} is not an array of floats", source_, key));
+}
+
 std::vector<std::int64_t> GgufMetadata::integers(std::string_view key) const {
   const GgufArray* array = std::get_if<GgufArray>(&required(key));
   if (!array) return {get<std::int64_t>(key)};

@@ -88,6 +88,8 @@ class GgufMetadata {
   }
   /// An array of whole numbers of any width, or a single one.
   std::vector<std::int64_t> integers(std::string_view key) const;
+  /// An array of floats, or a single number.
+  std::vector<double> numbers(std::string_view key) const;
 
  private:
   const GgufValue& required(std::string_view key) const;

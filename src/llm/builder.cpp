@@ -219,6 +219,10 @@ std::string GraphBuilder::unary(std::string_view id, OpType op, const std::strin
   return node(id, op, {x}, shape_of(x), std::move(attributes));
 }
 std::string GraphBuilder::xielu(std::string_view id, const std::string& x) {
+  if (const auto& given = config().xielu; !given.empty()) {
+    const auto& [a, b, beta, eps] = given[static_cast<std::size_t>(layer_)];
+    return node(id, OpType::xielu, {x}, shape_of(x), {{"a", a}, {"b", b}, {"beta", beta}, {"eps", eps}});
+  }
   std::vector<std::string> inputs = {x};
   for (const char* name : {"a", "b"}) inputs.push_back(constant(fmt::format("{}.{}", id, name), {1}, Element::f32));
   for (const char* name : {"beta", "eps"}) inputs.push_back(constant(fmt::format("{}.{}", id, name), {}, Element::f32));

@@ -1,6 +1,7 @@
 // The configuration of a model: sizes, norms, positions, attention, experts. One struct for all families.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -115,6 +116,8 @@ struct ModelConfig {
   double swiglu_alpha = 0, swiglu_limit = 0;  ///< of experts whose SwiGLU is clamped; 0: it is not
   LatentAttention latent;
   QueryGrowth query_growth;
+  /// a, b, beta and eps of OpType::xielu, for each layer; empty: files have tensors of them.
+  std::vector<std::array<double, 4>> xielu;
   bool has_unit_heads = false;  ///< heads that turn are divided by their root mean square
   Extent attention_chunk = 0;   ///< of local layers: positions see those of their chunk; 0: there are none
   double qkv_limit = 0;         ///< queries, keys and values are held within [-limit, limit]; 0: they are not

@@ -30,6 +30,10 @@ class Family2025 {
       c_.routing.is_sigmoid = true;
     } else if (name == "jamba" || name == "granitehybrid" || name == "nemotron_h") {
       hybrid();
+    } else if (name == "mistral3") {
+      ministral3();
+    } else if (name == "apertus") {
+      apertus();
     } else if (name == "llama4") {
       llama4();
     } else if (name == "qwen3next" || name == "qwen35" || name == "qwen35moe") {
@@ -60,6 +64,33 @@ class Family2025 {
     c_.local_layers = c_.rope_layers;
     c_.query_growth = {kGrowth, kChunk, 1};
     c_.has_unit_heads = !(c_.layers == kLayersWithoutUnits && c_.experts == 128);  // Maverick's are not divided
+  }
+
+  void ministral3() {
+    RopeScaling& s = c_.rope_scaling;
+    if (const double all = m_.get_or<double>(key("rope.scaling.yarn_log_multiplier"), 0); all != 0)
+      s.mscale = 1, s.mscale_all_dim = all;
+    c_.query_growth.factor = m_.get_or<double>(key("attention.temperature_scale"), 0);
+    if (c_.query_growth.factor == 0) return;
+    c_.query_growth.each = s.original_context;
+    if (s.original_context == 0)
+      throw FileError(fmt::format("{}: {} needs {}, by which queries grow", c_.source,
+                                  key("attention.temperature_scale"), key("rope.scaling.original_context_length")));
+  }
+
+  /// Files have the numbers of the activation in lists, not in tensors.
+  void apertus() {
+    c_.activation = "xielu";
+    const auto numbers = [&](const char* name) {
+      const std::string k = fmt::format("xielu.{}", name);
+      std::vector<double> list = m_.numbers(k);
+      if (list.size() == 1) list.resize(static_cast<std::size_t>(c_.layers), list[0]);
+      if (static_cast<Extent>(list.size()) != c_.layers)
+        throw FileError(fmt::format("{}: {} has {} numbers for {} layers", c_.source, k, list.size(), c_.layers));
+      return list;
+    };
+    const auto a = numbers("alpha_p"), b = numbers("alpha_n"), beta = numbers("beta"), eps = numbers("eps");
+    for (std::size_t i = 0; i < a.size(); ++i) c_.xielu.push_back({a[i], b[i], beta[i], eps[i]});
   }
 
   void hybrid() {

@@ -48,6 +48,7 @@ constexpr Architecture kArchitectures[] = {
     {"starcoder2", "starcoder2", "Starcoder2ForCausalLM"},
     {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"},
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
+    {"ministral3", "mistral3", "Ministral3ForCausalLM"},
     {"bloom", "bloom", "BloomForCausalLM"},
     {"mpt", "mpt", "MptForCausalLM"},
     {"gpt_oss", "gpt-oss", "GptOssForCausalLM"},
@@ -115,7 +116,10 @@ Json scaling_to_json(const ModelConfig& c) {
         const double by = std::sqrt(c.attention_scale * std::sqrt(static_cast<double>(c.head_dim)));
         const double mscale = tidy(std::round((by - 1) / (0.1 * std::log(s.factor)) * 1e5) / 1e5);
         json.update({{"mscale", mscale}, {"mscale_all_dim", mscale}});
+      } else if (s.mscale > 0 && s.mscale_all_dim > 0) {
+        json.update({{"mscale", tidy(s.mscale)}, {"mscale_all_dim", tidy(s.mscale_all_dim)}});
       }
+      if (c.query_growth.factor > 0) json["llama_4_scaling_beta"] = tidy(c.query_growth.factor);
       break;
     case Kind::longrope:
       json = {{c.architecture == "phi3" ? "type" : "rope_type", "longrope"},

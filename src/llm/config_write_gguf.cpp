@@ -110,6 +110,11 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
       if (c.latent.rank > 0) {
         const double by = std::sqrt(c.attention_scale * std::sqrt(static_cast<double>(c.head_dim)));
         number("rope.scaling.yarn_log_multiplier", (by - 1) / std::log(s.factor));
+      } else if (architecture == "mistral3") {
+        // The factor of cosine and sine is (0.1 ln f + 1) / (0.1 m ln f + 1); without m it is the former alone.
+        const double grown = 0.1 * std::log(std::max(s.factor, 1.0));
+        if (grown > 0) number("rope.scaling.yarn_log_multiplier", ((grown + 1) / magnitude - 1) / grown);
+        if (c.query_growth.factor > 0) number("attention.temperature_scale", c.query_growth.factor);
       } else
         number("rope.scaling.attn_factor", magnitude / (0.1 * std::log(std::max(s.factor, 1.0)) + 1));
       number("rope.scaling.yarn_beta_fast", s.beta_fast);

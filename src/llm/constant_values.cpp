@@ -17,7 +17,7 @@ struct Part {
 
   /// Of the first axis. Experts may have a tensor each; all keys of a cut name one tensor.
   Extent count() const {
-    const Extent all = constant.shape[0].value;
+    const Extent all = constant.shape.empty() ? 1 : constant.shape[0].value;
     return constant.cut ? all : all / static_cast<Extent>(constant.keys.size());
   }
 };

@@ -112,8 +112,8 @@ std::vector<NameRow> minimax_names() {
                        {.correction = "e_score_correction_bias", .gate = "w1", .up = "w3", .down = "w2"});
 }
 std::vector<NameRow> apertus_names() {
-  return of_layers("", {{"norm1.weight", "", "attention_layernorm.weight"},
-                        {"norm2.weight", "", "feedforward_layernorm.weight"},
+  return of_layers("", {{"norm1.weight", "attn_norm.weight", "attention_layernorm.weight"},
+                        {"norm2.weight", "ffn_norm.weight", "feedforward_layernorm.weight"},
                         {"act.a", "", "mlp.act_fn.alpha_p"},
                         {"act.b", "", "mlp.act_fn.alpha_n"},
                         {"act.beta", "", "mlp.act_fn.beta"},

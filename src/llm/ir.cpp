@@ -35,7 +35,7 @@ const OpRow& row_of(OpType op) {
                                {"gelu", 1, 1, {}},
                                {"gelu_tanh", 1, 1, {}},
                                {"relu2", 1, 1, {}},
-                               {"xielu", 5, 5, {}},
+                               {"xielu", 1, 5, {}},
                                {"sigmoid", 1, 1, {}},
                                {"mul_each", 2, 2, {}},
                                {"mul", 2, 2, {}},

@@ -82,7 +82,7 @@ enum class OpType : std::uint8_t {
   gelu,
   gelu_tanh,
   relu2,  // max(x, 0)^2
-  xielu,  // (x, a, b, beta, eps, one number each): softplus(a) x^2 + beta x, and below 0 (beta + softplus(b)) (e^min(x, eps) - 1 - x)
+  xielu,  // (x, a, b, beta, eps, one number each, or as attributes): softplus(a) x^2 + beta x, and below 0 (beta + softplus(b)) (e^min(x, eps) - 1 - x)
           // + beta x
   sigmoid,
   mul_each,  // (x, y [T, 1]): each row times a number

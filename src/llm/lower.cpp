@@ -210,7 +210,13 @@ class Lowering {
         const Tensor positive = elementwise("relu", {input(node, 0)});
         return positive * positive;
       }
-      case OpType::xielu: return xielu(input(node, 0), input(node, 1), input(node, 2), input(node, 3), input(node, 4));
+      case OpType::xielu: {
+        const auto number = [&](std::size_t i, const char* name) {
+          return node.inputs.size() > 1 ? input(node, i)
+                                        : Tensor(full({1}, node.real(name), DType::f32, input(node, 0).device()));
+        };
+        return xielu(input(node, 0), number(1, "a"), number(2, "b"), number(3, "beta"), number(4, "eps"));
+      }
       case OpType::sigmoid: return elementwise("sigmoid", {input(node, 0)});
       case OpType::mul_each:
       case OpType::mul: return input(node, 0) * input(node, 1);

@@ -50,7 +50,8 @@ class FullParameters : public Parameters {
           const auto found = std::find_if(variables_.begin(), variables_.end(),
                                           [&](const Variable& variable) { return variable.name() == constant; });
           const Tensor value = found->value();
-          return std::optional((count == value.dim(0) ? value : narrow(value, 0, first, count)).to_vector<float>());
+          return std::optional(
+              (value.rank() == 0 || count == value.dim(0) ? value : narrow(value, 0, first, count)).to_vector<float>());
         });
     if (source.gguf())
       llm::convert_to_folder(trained, path, {.mmproj = "none"});

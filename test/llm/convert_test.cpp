@@ -46,7 +46,6 @@ constexpr std::string_view kNotConverted = "does not convert them between GGUF f
 const std::map<std::string, std::string_view> kRefused = {
     {"apertus", kNotConverted},
     {"llama4", kNotConverted},
-    {"ministral3", kNotConverted},
     {"ernie4_5-moe-some", "layer3_gate would be lost"},
     {"arcee", kNotConverted},
     {"falcon", kNotConverted},

@@ -18,11 +18,11 @@ sys.path.append(str(JUDGES))
 import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 import xllamacpp as llama  # noqa: E402
-from safetensors.numpy import save_file  # noqa: E402
+from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b"]
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
 
@@ -34,9 +34,9 @@ def put(case, folder):
     config["vocab_size"] = len(vocabulary)
     for name, shape in case["tensors"].items():
         shape = [len(vocabulary) if extent == before and axis == 0 and ("embed" in name or "lm_head" in name) else extent for axis, extent in enumerate(shape)]
-        spread = 0.3 if len(shape) == 1 else 1.7 / math.sqrt(shape[1])
-        offset = 1 if len(shape) == 1 and not name.endswith(".bias") else 0
-        tensors[name] = (offset + spread * draw.uniform(-1, 1, shape)).astype(np.float32)
+        spread = 0.3 if len(shape) < 2 else 1.7 / math.sqrt(shape[1])
+        offset = 1 if len(shape) < 2 and not name.endswith(".bias") else 0
+        tensors[name] = np.asarray(offset + spread * draw.uniform(-1, 1, shape), np.float32)
     tokenizer = Tokenizer(models.BPE(vocabulary, [("t", "h")]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>"])
@@ -58,7 +58,50 @@ def case_of(name):
             for layer in range(layers if ".layers.0." in key else 0 if ".layers." in key else 1):
                 tensors[key.replace(".layers.0.", f".layers.{layer}.")] = shape
         case["tensors"] = tensors
+    if name == "apertus":  # GGUF files of it have no biases
+        case["config"]["attention_bias"] = False
+        case["tensors"] = {key: shape for key, shape in case["tensors"].items() if not key.endswith(".bias")}
     return case
+
+
+def write_apertus(folder, path):
+    """As llama.cpp's converter writes it, with the vocabulary and the slowed positions of a Llama of the same shape."""
+    config, tensors = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    like = {key: config[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+                                         "intermediate_size", "max_position_embeddings", "rms_norm_eps", "rope_parameters")}
+    llama_folder = folder.parent / "llama"
+    llama_folder.mkdir()
+    plain = {key: value for key, value in tensors.items() if "act_fn" not in key and "_norm." not in key}
+    renamed = {key.replace("attention_layernorm", "input_layernorm").replace("feedforward_layernorm", "post_attention_layernorm"): value
+               for key, value in plain.items()}
+    renamed.update({key.replace("up_proj", "gate_proj"): value for key, value in renamed.items() if "up_proj" in key})
+    save_file(renamed, llama_folder / "model.safetensors", {"format": "pt"})
+    (llama_folder / "config.json").write_text(json.dumps({**like, "model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}))
+    (llama_folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+    subprocess.run([WEFT, "convert", llama_folder, path], check=True, capture_output=True)
+    read, writer = gguf.GGUFReader(path), gguf.GGUFWriter(path.with_suffix(".new"), "apertus")
+    for key, field in read.fields.items():
+        if not key.startswith("GGUF.") and key != "general.architecture":
+            writer.add_key_value(key.replace("llama.", "apertus.", 1), field.contents(), *[*field.types[:1], field.types[1] if len(field.types) > 1 else None])
+    for name in ("alpha_p", "alpha_n", "beta", "eps"):
+        writer.add_key_value(f"xielu.{name}", [float(tensors[f"model.layers.{i}.mlp.act_fn.{name}"].reshape(-1)[0]) for i in range(config["num_hidden_layers"])],
+                             gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.FLOAT32)
+    for tensor in read.tensors:
+        if "ffn_gate" in tensor.name:
+            continue
+        data = tensor.data
+        for part, whole in (("attn_q.", "q_proj"), ("attn_k.", "k_proj")):  # whose rows stay in the order of folders
+            if part in tensor.name:
+                data = tensors[f"model.layers.{tensor.name.split('.')[1]}.self_attn.{whole}.weight"]
+        writer.add_tensor(tensor.name, data)
+    for i in range(config["num_hidden_layers"]):
+        for part in ("q", "k"):
+            writer.add_tensor(f"blk.{i}.attn_{part}_norm.weight", tensors[f"model.layers.{i}.self_attn.{part}_norm.weight"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    os.replace(path.with_suffix(".new"), path)
 
 
 def rename(path, architecture):
@@ -104,7 +147,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             put(case_of(name), folder / "hf")
-            subprocess.run([WEFT, "convert", folder / "hf", folder / "model.gguf"], check=True, capture_output=True)
+            if name == "apertus":
+                write_apertus(folder / "hf", folder / "model.gguf")
+            else:
+                subprocess.run([WEFT, "convert", folder / "hf", folder / "model.gguf"], check=True, capture_output=True)
             if name.startswith("baichuan"):
                 rename(folder / "model.gguf", "baichuan")
             ours, theirs = weft_answer(folder / "model.gguf"), llama_answer(folder / "model.gguf")

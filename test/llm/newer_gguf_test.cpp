@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "io/gguf.hpp"
+#include "llm/config.hpp"
+#include "llm/config_write.hpp"
 #include "llm/transformers_cases.hpp"
 #include "weft/llm.hpp"
 
@@ -285,6 +287,67 @@ TEST(NewerGguf, FilesOfLlama4GiveTheSameLogits) {
   m.set("tokenizer.ggml.tokens", io::GgufArray(words));
   m.set("tokenizer.ggml.scores", io::GgufArray(std::vector<float>(48, 0.0f)));
   m.set("tokenizer.ggml.token_type", io::GgufArray(std::vector<std::int32_t>(48, 1)));
+  std::vector<io::GgufTensor> all;
+  for (const auto& [name, tensor] : tensors)
+    all.push_back({name, tensor.shape, BlockType::f32, std::as_bytes(std::span(tensor.values))});
+  io::write_gguf(folder / "model.gguf", m, all);
+  expect_near(logits_of(folder / "model.gguf"), logits_of(folder.path()), 2e-5);
+}
+
+// The numbers of its activation are lists in the metadata, not tensors.
+TEST(NewerGguf, ApertusIsReadAsItsFolder) {
+  const TemporaryFolder folder;
+  const test::TinyModel model = test::transformers_case("apertus").model();
+  test::put(model, folder);
+  std::map<std::string, std::vector<float>> numbers;  // by layers, which are in order
+  std::map<std::string, test::TinyTensor> tensors;
+  for (const auto& [key, tensor] : model.tensors) {
+    if (const std::size_t at = key.find("act_fn."); at != std::string::npos) {
+      numbers[key.substr(at + 7)].push_back(tensor.values[0]);
+      continue;
+    }
+    std::string name = key;
+    const std::pair<std::string, std::string> names[] = {{"model.embed_tokens", "token_embd"},
+                                                         {"model.norm", "output_norm"},
+                                                         {"lm_head", "output"},
+                                                         {"model.layers.", "blk."},
+                                                         {".attention_layernorm", ".attn_norm"},
+                                                         {".feedforward_layernorm", ".ffn_norm"},
+                                                         {".mlp.up_proj", ".ffn_up"},
+                                                         {".mlp.down_proj", ".ffn_down"},
+                                                         {".self_attn.q_norm", ".attn_q_norm"},
+                                                         {".self_attn.k_norm", ".attn_k_norm"},
+                                                         {".self_attn.q_proj", ".attn_q"},
+                                                         {".self_attn.k_proj", ".attn_k"},
+                                                         {".self_attn.v_proj", ".attn_v"},
+                                                         {".self_attn.o_proj", ".attn_output"}};
+    for (const auto& [from, to] : names)
+      if (const std::size_t at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
+    tensors[name] = tensor;
+  }
+  const Json& config = model.config;
+  io::GgufMetadata m("apertus");
+  m.set("general.architecture", std::string("apertus"));
+  for (const auto& [key, from] : {std::pair("embedding_length", "hidden_size"),
+                                  {"block_count", "num_hidden_layers"},
+                                  {"context_length", "max_position_embeddings"},
+                                  {"feed_forward_length", "intermediate_size"},
+                                  {"attention.head_count", "num_attention_heads"},
+                                  {"attention.head_count_kv", "num_key_value_heads"},
+                                  {"attention.key_length", "head_dim"},
+                                  {"attention.value_length", "head_dim"}})
+    m.set(std::string("apertus.") + key, config.at(from).get<std::uint32_t>());
+  m.set("apertus.attention.layer_norm_rms_epsilon", config.at("rms_norm_eps").get<float>());
+  m.set("apertus.rope.freq_base", config.at("rope_parameters").at("rope_theta").get<float>());
+  for (const auto& [name, list] : numbers) m.set("xielu." + name, io::GgufArray(list));
+  m.set("tokenizer.ggml.model", std::string("llama"));
+  std::vector<std::string> words;
+  for (int i = 0; i < 48; ++i) words.push_back("w" + std::to_string(i));
+  m.set("tokenizer.ggml.tokens", io::GgufArray(words));
+  m.set("tokenizer.ggml.scores", io::GgufArray(std::vector<float>(48, 0.0f)));
+  m.set("tokenizer.ggml.token_type", io::GgufArray(std::vector<std::int32_t>(48, 1)));
+  const std::vector<double> slowing = slowing_of(config_from_json(config, "apertus"));
+  tensors["rope_freqs.weight"] = {{static_cast<Extent>(slowing.size())}, {slowing.begin(), slowing.end()}};
   std::vector<io::GgufTensor> all;
   for (const auto& [name, tensor] : tensors)
     all.push_back({name, tensor.shape, BlockType::f32, std::as_bytes(std::span(tensor.values))});

@@ -77,9 +77,9 @@ TEST(TuneFull, StepsGiveTheLossesAndWeightsOfTransformers) {
   }
 }
 
-// Tensors that hold the matrices of queries, keys and values in turn.
+// Tensors that hold the matrices of queries, keys and values in turn, and single numbers.
 TEST(TuneFull, PartsOfTensorsAreWrittenToTheirPlaces) {
-  for (const std::string name : {"bloom", "gpt-neox"}) {
+  for (const std::string name : {"bloom", "gpt-neox", "apertus"}) {
     SCOPED_TRACE(name);
     const test::TemporaryFolder folder, outs;
     test::put(test::transformers_case(name).model(), folder);
