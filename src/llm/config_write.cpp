@@ -49,6 +49,7 @@ constexpr Architecture kArchitectures[] = {
     {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"},
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
     {"ministral3", "mistral3", "Ministral3ForCausalLM"},
+    {"llama4_text", "llama4", "Llama4ForCausalLM"},
     {"bloom", "bloom", "BloomForCausalLM"},
     {"mpt", "mpt", "MptForCausalLM"},
     {"gpt_oss", "gpt-oss", "GptOssForCausalLM"},
@@ -290,9 +291,12 @@ Json config_to_json(const ModelGraph& graph) {
   Json kinds = Json::array(), turns = Json::array();
   bool some_local = false;
   for (Extent i = 0; i < c.layers; ++i) {
-    const bool local = node_of(graph, i, "attn")->integer("window") > 0;
+    const OpNode& attention = *node_of(graph, i, "attn");
+    const bool local = attention.integer("window") > 0;
     some_local = some_local || local;
-    kinds.push_back(local ? "sliding_attention" : "full_attention");
+    kinds.push_back(attention.integer("chunk") > 0 ? "chunked_attention"
+                    : local                        ? "sliding_attention"
+                                                   : "full_attention");
     turns.push_back(node_of(graph, i, "q_rope") ? 1 : 0);
   }
   if (c.architecture == "gpt_oss") json["layer_types"] = kinds;
@@ -300,7 +304,9 @@ Json config_to_json(const ModelGraph& graph) {
     json.update({{"use_sliding_window", some_local}, {"layer_types", kinds}});
     if (!some_local) json["sliding_window"] = nullptr;
   }
-  if (c.architecture == "smollm3") json["no_rope_layers"] = turns;
+  if (c.architecture == "llama4_text")
+    json.update({{"layer_types", kinds}, {"attention_chunk_size", c.attention_chunk}});
+  if (c.architecture == "smollm3" || c.architecture == "llama4_text") json["no_rope_layers"] = turns;
   if (c.architecture == "cohere2" || c.architecture == "exaone4") json["layer_types"] = kinds;
   if (later_gemma) {
     const double scale = node_of(graph, 0, "attn")->real("scale");

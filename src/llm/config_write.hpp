@@ -23,7 +23,7 @@ Extent leading_dense(const ModelConfig& config);
 /// The config.json of a model whose graph this is, but for its tokens and dtype.
 Json config_to_json(const ModelGraph& graph);
 
-/// The keys of experts of GLM-4.5, ERNIE 4.5, Hunyuan and MiniMax-M2, for the file that config.json describes.
+/// The keys of experts of GLM-4.5, ERNIE 4.5, Hunyuan, Llama 4 and MiniMax-M2, for the file that config.json describes.
 void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config);
 
 struct GgufConfig {

@@ -48,6 +48,20 @@ void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& c) {
     json.update({{"num_experts", c.experts}, {"moe_topk", c.experts_per_token}});
     if (c.expert_intermediate != c.intermediate) json["moe_intermediate_size"] = c.expert_intermediate;
     if (c.shared_intermediate != c.intermediate) json["num_shared_expert"] = c.shared_intermediate / c.intermediate;
+  } else if (name == "llama4_text") {
+    Json with_experts = Json::array();
+    for (Extent i = 0; i < c.layers; ++i)
+      if (c.expert_layers.empty() || c.expert_layers[static_cast<std::size_t>(i)]) with_experts.push_back(i);
+    json.update({{"num_local_experts", c.experts},
+                 {"num_experts_per_tok", c.experts_per_token},
+                 {"intermediate_size", c.expert_intermediate},
+                 {"intermediate_size_mlp", c.intermediate},
+                 {"interleave_moe_layer_step", step_of_experts(c)},
+                 {"moe_layers", with_experts},
+                 {"use_qk_norm", c.has_unit_heads},
+                 {"attn_temperature_tuning", c.query_growth.factor > 0},
+                 {"attn_scale", tidy(c.query_growth.factor)},
+                 {"floor_scale", c.query_growth.each}});
   } else if (name == "minimax_m2") {
     json.update({{"num_local_experts", c.experts},
                  {"num_experts_per_tok", c.experts_per_token},
@@ -59,6 +73,7 @@ void add_mixture(io::GgufMetadata& metadata, const std::string& architecture, co
   const auto size = [&](std::string_view key, Extent value) {
     metadata.set(fmt::format("{}.{}", architecture, key), static_cast<std::uint32_t>(value));
   };
+  if (architecture == "llama4") return size("interleave_moe_layer_step", step_of_experts(c));
   const bool is_ernie = architecture == "ernie4_5-moe", is_hunyuan = architecture == "hunyuan-moe",
              is_minimax = architecture == "minimax-m2";
   if (c.latent.rank == 0 && !is_ernie && !is_hunyuan && !is_minimax && architecture != "glm4moe") return;

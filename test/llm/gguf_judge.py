@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus"]
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
 
@@ -58,6 +58,8 @@ def case_of(name):
             for layer in range(layers if ".layers.0." in key else 0 if ".layers." in key else 1):
                 tensors[key.replace(".layers.0.", f".layers.{layer}.")] = shape
         case["tensors"] = tensors
+    if name == "llama4":  # what GGUF has no keys for is as Meta's models have it
+        case["config"].update(attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1)
     if name == "apertus":  # GGUF files of it have no biases
         case["config"]["attention_bias"] = False
         case["tensors"] = {key: shape for key, shape in case["tensors"].items() if not key.endswith(".bias")}
