@@ -162,4 +162,16 @@ def recurrences(judge):
         batch.run()
 
 
-SUBJECTS = [softmax_and_norms, losses, attention, updates, recurrences]
+def large_decompositions(judge):
+    """Matrices that are not decomposed by rotations of pairs alone; only the CPU has these ops."""
+    if judge.device != "cpu":
+        return
+    for dtype in judge.dtypes():
+        batch = Batch(judge, dtype)
+        for shape in ((200, 200), (230, 90), (70, 190)):
+            batch.case(f"svdvals {shape}", "svdvals", [batch.array(shape)], torch.linalg.svdvals)
+        batch.case("eigvalsh of 200 rows", "eigvalsh", [batch.array((200, 200))], lambda t: torch.linalg.eigvalsh((t + t.T) / 2))
+        batch.run()
+
+
+SUBJECTS = [softmax_and_norms, large_decompositions, losses, attention, updates, recurrences]

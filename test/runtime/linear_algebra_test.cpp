@@ -1,8 +1,13 @@
 // Decompositions: that they are what their names say, for awkward matrices too, and gradients of all of their results.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <numbers>
 
+#include "base/interrupt.hpp"
+#include "base/threads.hpp"
 #include "runtime/gradient_check.hpp"
 #include "runtime/open_device.hpp"
 #include "weft/grad.hpp"
@@ -73,6 +78,100 @@ TEST(LinearAlgebra, MatricesWithoutFullRank) {
   expect_close(eigh(unit(4)).values, ones({4}, DType::f64), 0);
   EXPECT_EQ(det(zeros({0, 0}, DType::f64)).item<double>(), 1);
   EXPECT_EQ(qr(zeros({0, 2, 2}, DType::f64)).q.shape(), (Shape{0, 2, 2}));
+}
+
+// A matrix that is known by its singular values: Q diag(s) R^T.
+Tensor with_singular_values(Extent m, const std::vector<double>& s, std::uint64_t seed) {
+  const Extent n = static_cast<Extent>(s.size());
+  const Tensor q = qr(random_matrix({m, n}, seed)).q, r = qr(random_matrix({n, n}, seed + 1)).q;
+  return matmul(q * tensor<double>(std::span<const double>(s), {n}), transpose(r));
+}
+
+void expect_decomposes(const Tensor& a, const std::vector<double>& s, double scale) {
+  const Extent n = static_cast<Extent>(s.size());
+  const auto [u, values, vh] = svd(a);
+  expect_close(matmul(u * values, vh), a, 1e-13 * scale);
+  expect_close(matmul(transpose(u), u), unit(n), 1e-12);
+  expect_close(matmul(vh, transpose(vh)), unit(n), 1e-12);
+  expect_close(values, tensor<double>(std::span<const double>(s), {n}), 1e-13 * scale);
+}
+
+TEST(LinearAlgebra, LargeMatricesDecomposeToo) {
+  constexpr Extent kSize = 150;
+  std::vector<double> even, steep, few, equal(kSize, 3.0);
+  for (Extent i = 0; i < kSize; ++i) {
+    even.push_back(10 - 0.05 * static_cast<double>(i));
+    steep.push_back(std::pow(10.0, -0.1 * static_cast<double>(i)));  // down to 1e-15
+    few.push_back(i < 20 ? 20.0 - static_cast<double>(i) : 0.0);
+  }
+  for (const auto* s : {&even, &steep, &few, &equal})
+    for (const Extent m : {kSize, kSize + 37}) expect_decomposes(with_singular_values(m, *s, 41), *s, 100);
+  std::vector<double> huge = even;
+  for (double& x : huge) x *= 1e200;
+  expect_decomposes(with_singular_values(kSize, huge, 43), huge, 1e202);
+  expect_decomposes(zeros({kSize, kSize}, DType::f64), std::vector<double>(kSize, 0.0), 1);
+  EXPECT_TRUE(std::isnan(svd(full({kSize, kSize}, std::nan(""), DType::f64)).s.to_vector<double>()[0]));
+}
+
+TEST(LinearAlgebra, LargeSymmetricMatricesToo) {
+  constexpr Extent kSize = 150;
+  std::vector<double> even, equal(kSize, -2.0), two;
+  for (Extent i = 0; i < kSize; ++i) {
+    even.push_back(0.1 * static_cast<double>(i) - 7);
+    two.push_back(i < 50 ? -1.0 : 1e6);
+  }
+  const Tensor q = qr(random_matrix({kSize, kSize}, 51)).q;
+  const auto check = [&](const Tensor& a, const std::vector<double>& w, double scale) {
+    const auto [values, v] = eigh(a);
+    expect_close(values, tensor<double>(std::span<const double>(w), {kSize}), 1e-13 * scale);
+    expect_close(matmul(v * values, transpose(v)), a, 1e-13 * scale);
+    expect_close(matmul(transpose(v), v), unit(kSize), 1e-12);
+  };
+  for (const auto& [w, scale] : {std::pair{&even, 100.0}, {&equal, 100.0}, {&two, 1e8}})
+    check(matmul(q * tensor<double>(std::span<const double>(*w), {kSize}), transpose(q)), *w, scale);
+  check(unit(kSize), std::vector<double>(kSize, 1.0), 1);
+  check(zeros({kSize, kSize}, DType::f64), std::vector<double>(kSize, 0.0), 1);
+  // The second difference, which is tridiagonal from the start: 2 - 2 cos(pi j / (n + 1)).
+  std::vector<double> waves;
+  for (Extent i = 0; i < kSize; ++i)
+    waves.push_back(2 - 2 * std::cos(std::numbers::pi * static_cast<double>(i + 1) / static_cast<double>(kSize + 1)));
+  const Tensor i = reshape(arange(kSize), {kSize, 1}), j = reshape(arange(kSize), {1, kSize});
+  const Tensor beside = cast(eq(i, j + 1), DType::f64) + cast(eq(i + 1, j), DType::f64);
+  check(unit(kSize) * 2.0 - beside, waves, 10);
+  EXPECT_TRUE(std::isnan(eigh(full({kSize, kSize}, std::nan(""), DType::f64)).values.to_vector<double>()[0]));
+}
+
+TEST(LinearAlgebra, OneOfABatchHasTheBitsOfOneAlone) {
+  const Tensor a = random_matrix({2, 90, 80}, 61), one = slice(a, 0, 1, 2);
+  const auto both = svd(a), alone = svd(one);
+  expect_close(slice(both.u, 0, 1, 2), alone.u, 0);
+  expect_close(slice(both.s, 0, 1, 2), alone.s, 0);
+  const int before = thread_count();
+  set_thread_count(3);
+  expect_close(svd(one * 1.0).vh, alone.vh, 0);
+  set_thread_count(before);
+}
+
+std::atomic<int> looks;
+
+TEST(LinearAlgebra, LongWorkLooksForInterrupts) {
+  struct Interrupted {};
+  const Tensor a = random_matrix({300, 300}, 71), definite = matmul(a, transpose(a)) + unit(300);
+  definite.eval();
+  const std::pair<const char*, std::function<Tensor()>> all[] = {{"eigh", [&] { return eigh(definite).values; }},
+                                                                 {"svd", [&] { return svd(a).s; }},
+                                                                 {"qr", [&] { return qr(a).q; }},
+                                                                 {"solve", [&] { return solve(a, a); }},
+                                                                 {"cholesky", [&] { return cholesky(definite); }},
+                                                                 {"det", [&] { return slogdet(a).log; }}};
+  for (const auto& [name, call] : all) {
+    looks = 0;
+    set_interrupt_check([] {
+      if (++looks > 150) throw Interrupted();
+    });
+    EXPECT_THROW(call().eval(), Interrupted) << name;
+    set_interrupt_check(nullptr);
+  }
 }
 
 // The op table checks gradients of first results.

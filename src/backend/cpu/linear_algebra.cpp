@@ -6,6 +6,10 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/cpu/dense_matrix.hpp"
+#include "backend/cpu/singular_values.hpp"
+#include "backend/cpu/symmetric_eigen.hpp"
+#include "base/interrupt.hpp"
 #include "base/threads.hpp"
 #include "compile/call_attributes.hpp"
 #include "graph/linear_algebra.hpp"
@@ -14,30 +18,6 @@ namespace weft::cpu {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-/// Row-major.
-struct Matrix {
-  Matrix(Extent rows, Extent columns)
-      : rows(rows), columns(columns), values(static_cast<std::size_t>(rows * columns), 0.0) {}
-  double& operator()(Extent i, Extent j) { return values[static_cast<std::size_t>(i * columns + j)]; }
-  double operator()(Extent i, Extent j) const { return values[static_cast<std::size_t>(i * columns + j)]; }
-  double* row(Extent i) { return values.data() + i * columns; }
-  Extent rows, columns;
-  std::vector<double> values;
-};
-
-Matrix identity(Extent n) {
-  Matrix m(n, n);
-  for (Extent i = 0; i < n; ++i) m(i, i) = 1;
-  return m;
-}
-
-Matrix transposed(const Matrix& a) {
-  Matrix t(a.columns, a.rows);
-  for (Extent i = 0; i < a.rows; ++i)
-    for (Extent j = 0; j < a.columns; ++j) t(j, i) = a(i, j);
-  return t;
-}
 
 Extent product(const Shape& shape, int end) {
   Extent n = 1;
@@ -64,7 +44,9 @@ void for_each_matrix(const kernel::CallKernel& kernel, Each each) {
   const Shape& shape = kernel.shapes[0];
   const Extent batch = product(shape, shape.rank() - 2);
   const bool is_double = kernel.reads[0].type == DType::f64;
-  parallel_for(batch, [&](Extent i) { is_double ? each(double(), i) : each(float(), i); });
+  const auto one = [&](Extent i) { is_double ? each(double(), i) : each(float(), i); };
+  if (batch == 1) return one(0);  // outside of tasks, so that the threads may share it
+  parallel_for(batch, one);
 }
 Extent extent(const kernel::CallKernel& kernel, int input, int axis) {
   return kernel.shapes[static_cast<std::size_t>(input)].dim(axis);
@@ -77,6 +59,7 @@ struct Lu {
     std::iota(order.begin(), order.end(), Extent{0});
     const Extent m = a.rows, n = a.columns;
     for (Extent k = 0; k < std::min(m, n); ++k) {
+      check_interrupt();
       Extent pivot = k;
       for (Extent i = k + 1; i < m; ++i)
         if (std::fabs(a(i, k)) > std::fabs(a(pivot, k)) || std::isnan(a(i, k))) pivot = i;
@@ -109,6 +92,7 @@ struct Lu {
 void solve_triangle(const Matrix& t, Matrix& b, bool upper, bool unit) {
   const Extent n = t.rows;
   for (Extent step = 0; step < n; ++step) {
+    check_interrupt();
     const Extent i = upper ? n - 1 - step : step;
     double* row = b.row(i);
     for (Extent j = upper ? i + 1 : 0; j < (upper ? n : i); ++j) {
@@ -121,132 +105,14 @@ void solve_triangle(const Matrix& t, Matrix& b, bool upper, bool unit) {
   }
 }
 
-/// A = V diag(w) V^T by Jacobi rotations, each of which makes one pair of elements 0. Only the lower triangle is read.
-void symmetric_eigen(Matrix& a, std::vector<double>& w, Matrix& v) {
-  const Extent n = a.rows;
-  for (Extent i = 0; i < n; ++i)
-    for (Extent j = i + 1; j < n; ++j) a(i, j) = a(j, i);
-  v = identity(n);
-  for (int sweep = 0; sweep < 60; ++sweep) {
-    double off = 0, diagonal = 0;
-    for (Extent i = 0; i < n; ++i)
-      for (Extent j = 0; j <= i; ++j) (i == j ? diagonal : off) += a(i, j) * a(i, j);
-    if (!(off > 1e-32 * diagonal)) break;
-    for (Extent p = 0; p < n; ++p)
-      for (Extent q = p + 1; q < n; ++q) {
-        if (a(p, q) == 0) continue;
-        const double theta = (a(q, q) - a(p, p)) / (2 * a(p, q));
-        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
-        const double c = 1 / std::sqrt(t * t + 1), s = t * c;
-        for (Extent k = 0; k < n; ++k) {
-          const double x = a(k, p), y = a(k, q);
-          a(k, p) = c * x - s * y;
-          a(k, q) = s * x + c * y;
-        }
-        for (Extent k = 0; k < n; ++k) {
-          const double x = a(p, k), y = a(q, k);
-          a(p, k) = c * x - s * y;
-          a(q, k) = s * x + c * y;
-        }
-        a(p, q) = a(q, p) = 0;
-        for (Extent k = 0; k < n; ++k) {
-          const double x = v(k, p), y = v(k, q);
-          v(k, p) = c * x - s * y;
-          v(k, q) = s * x + c * y;
-        }
-      }
-  }
-  std::vector<Extent> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), Extent{0});
-  std::stable_sort(order.begin(), order.end(), [&](Extent i, Extent j) { return a(i, i) < a(j, j); });
-  Matrix sorted(n, n);
-  w.clear();
-  for (Extent j = 0; j < n; ++j) {
-    const Extent from = order[static_cast<std::size_t>(j)];
-    w.push_back(a(from, from));
-    // The largest element of each vector is positive, so that a small change of A does not flip the vector.
-    Extent largest = 0;
-    for (Extent k = 0; k < n; ++k)
-      if (std::fabs(v(k, from)) > std::fabs(v(largest, from)) * (1 + 1e-9)) largest = k;
-    const double sign = n > 0 && v(largest, from) < 0 ? -1 : 1;
-    for (Extent k = 0; k < n; ++k) sorted(k, j) = sign * v(k, from);
-  }
-  v = std::move(sorted);
-}
-
-/// A = U diag(s) V^T for m >= n, by rotations of columns until all are orthogonal (one-sided Jacobi).
-void tall_svd(Matrix a, Matrix& u, std::vector<double>& s, Matrix& vt) {
-  const Extent m = a.rows, n = a.columns;
-  Matrix columns = transposed(a), v = identity(n);  // rows of both are columns of A and V
-  for (int sweep = 0; sweep < 60; ++sweep) {
-    bool rotated = false;
-    for (Extent p = 0; p < n; ++p)
-      for (Extent q = p + 1; q < n; ++q) {
-        double pp = 0, qq = 0, pq = 0;
-        double *x = columns.row(p), *y = columns.row(q);
-        for (Extent k = 0; k < m; ++k) pp += x[k] * x[k], qq += y[k] * y[k], pq += x[k] * y[k];
-        if (!(std::fabs(pq) > 1e-15 * std::sqrt(pp * qq))) continue;
-        rotated = true;
-        const double theta = (qq - pp) / (2 * pq);
-        const double t = (theta < 0 ? -1 : 1) / (std::fabs(theta) + std::sqrt(theta * theta + 1));
-        const double c = 1 / std::sqrt(t * t + 1), sine = t * c;
-        const auto turn = [&](double* one, double* other, Extent count) {
-          for (Extent k = 0; k < count; ++k) {
-            const double before = one[k], behind = other[k];
-            one[k] = c * before - sine * behind;
-            other[k] = sine * before + c * behind;
-          }
-        };
-        turn(x, y, m);
-        turn(v.row(p), v.row(q), n);
-      }
-    if (!rotated) break;
-  }
-  std::vector<double> lengths;
-  for (Extent j = 0; j < n; ++j) {
-    double total = 0;
-    for (Extent k = 0; k < m; ++k) total += columns(j, k) * columns(j, k);
-    lengths.push_back(std::sqrt(total));
-  }
-  std::vector<Extent> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), Extent{0});
-  std::stable_sort(order.begin(), order.end(), [&](Extent i, Extent j) {
-    return lengths[static_cast<std::size_t>(i)] > lengths[static_cast<std::size_t>(j)];
-  });
-  u = Matrix(m, n);
-  vt = Matrix(n, n);
-  s.clear();
-  const double least = n > 0 ? lengths[static_cast<std::size_t>(order[0])] * 1e-300 : 0;
-  for (Extent j = 0; j < n; ++j) {
-    const Extent from = order[static_cast<std::size_t>(j)];
-    const double length = lengths[static_cast<std::size_t>(from)];
-    Extent largest = 0;
-    for (Extent k = 0; k < n; ++k)
-      if (std::fabs(v(from, k)) > std::fabs(v(from, largest)) * (1 + 1e-9)) largest = k;
-    const double sign = v(from, largest) < 0 ? -1 : 1;
-    for (Extent k = 0; k < n; ++k) vt(j, k) = sign * v(from, k);
-    s.push_back(length);
-    if (length > least) {
-      for (Extent k = 0; k < m; ++k) u(k, j) = sign * columns(from, k) / length;
-      continue;
-    }
-    // A zero column: any direction orthogonal to the others, by Gram-Schmidt over the unit vectors.
-    for (Extent axis = 0; axis < m; ++axis) {
-      std::vector<double> direction(static_cast<std::size_t>(m), 0.0);
-      direction[static_cast<std::size_t>(axis)] = 1;
-      for (int twice = 0; twice < 2; ++twice)
-        for (Extent other = 0; other < j; ++other) {
-          double along = 0;
-          for (Extent k = 0; k < m; ++k) along += direction[static_cast<std::size_t>(k)] * u(k, other);
-          for (Extent k = 0; k < m; ++k) direction[static_cast<std::size_t>(k)] -= along * u(k, other);
-        }
-      double total = 0;
-      for (double d : direction) total += d * d;
-      if (total < 0.5 / static_cast<double>(m)) continue;
-      for (Extent k = 0; k < m; ++k) u(k, j) = direction[static_cast<std::size_t>(k)] / std::sqrt(total);
-      break;
-    }
-  }
+// A -= 2 v (v^T A) from a row and a column on, row by row as the memory lies.
+void reflect(Matrix& a, const double* v, Extent row, Extent column) {
+  std::vector<double> along(static_cast<std::size_t>(a.columns), 0.0);
+  for (Extent i = row; i < a.rows; ++i)
+    for (Extent j = column; j < a.columns; ++j) along[static_cast<std::size_t>(j)] += v[i] * a(i, j);
+  for (double& x : along) x *= 2;
+  for (Extent i = row; i < a.rows; ++i)
+    for (Extent j = column; j < a.columns; ++j) a(i, j) -= along[static_cast<std::size_t>(j)] * v[i];
 }
 
 }  // namespace
@@ -317,13 +183,15 @@ void run_cholesky(const kernel::CallKernel& kernel, std::span<char* const> reads
     using T = decltype(tag);
     const Matrix a = read<T>(reads[0], index, n, n);
     Matrix l(n, n);
-    for (Extent i = 0; i < n; ++i)
+    for (Extent i = 0; i < n; ++i) {
+      check_interrupt();
       for (Extent j = 0; j <= i; ++j) {
         double rest = a(i, j);
         for (Extent k = 0; k < j; ++k) rest -= l(i, k) * l(j, k);
         // If the rest is not above 0, A is not positive definite, and the root is NaN.
         l(i, j) = i == j ? (rest > 0 ? std::sqrt(rest) : kNan) : rest / l(j, j);
       }
+    }
     write<T>(l.values, outs[0], index);
   });
 }
@@ -346,6 +214,7 @@ void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std:
     using T = decltype(tag);
     Matrix a = read<T>(reads[0], index, m, n), mirrors(rank, m);  // the unit vector of a reflection in each row
     for (Extent k = 0; k < rank; ++k) {
+      check_interrupt();
       double length = 0;
       for (Extent i = k; i < m; ++i) length += a(i, k) * a(i, k);
       length = std::sqrt(length);
@@ -361,11 +230,7 @@ void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std:
       v[k] += v[k] < 0 ? -length : length;
       for (Extent i = k; i < m; ++i) size += v[i] * v[i];
       for (Extent i = k; i < m; ++i) v[i] /= std::sqrt(size);
-      for (Extent j = k; j < n; ++j) {
-        double along = 0;
-        for (Extent i = k; i < m; ++i) along += v[i] * a(i, j);
-        for (Extent i = k; i < m; ++i) a(i, j) -= 2 * along * v[i];
-      }
+      reflect(a, v, k, k);
     }
     Matrix q(m, rank), r(rank, n);
     for (Extent i = 0; i < rank; ++i) {
@@ -373,12 +238,8 @@ void run_qr(const kernel::CallKernel& kernel, std::span<char* const> reads, std:
       for (Extent j = i; j < n; ++j) r(i, j) = a(i, j);
     }
     for (Extent k = rank; k-- > 0;) {
-      const double* v = mirrors.row(k);
-      for (Extent j = 0; j < rank; ++j) {
-        double along = 0;
-        for (Extent i = k; i < m; ++i) along += v[i] * q(i, j);
-        for (Extent i = k; i < m; ++i) q(i, j) -= 2 * along * v[i];
-      }
+      check_interrupt();
+      reflect(q, mirrors.row(k), k, 0);
     }
     write<T>(q.values, outs[0], index);
     write<T>(r.values, outs[1], index);

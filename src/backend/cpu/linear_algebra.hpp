@@ -1,4 +1,5 @@
-// Decompositions of matrices. f32 computes in f64. A batch is split over threads; a matrix is computed by one.
+// Decompositions of matrices. f32 computes in f64. A batch is split over threads; a matrix of its own is computed by one, but for
+// the larger ones of eigh and svd. Long work looks for interrupts.
 #pragma once
 
 #include <span>
