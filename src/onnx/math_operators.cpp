@@ -146,7 +146,10 @@ void reduce_sum(A& a) {
   reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : sum(x, axes, o); });
 }
 void reduce_mean(A& a) {
-  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : mean(x, axes, o); });
+  // The standard leaves the mean of nothing open; ONNX Runtime gives 0.
+  reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) {
+    return none ? x : x.numel() == 0 ? sum(x, axes, o) : mean(x, axes, o);
+  });
 }
 void reduce_prod(A& a) {
   reduced(a, [](const Tensor& x, const Axes& axes, ReduceOptions o, bool none) { return none ? x : prod(x, axes, o); });

@@ -249,7 +249,8 @@ void max_unpool(A& a) {
     const auto k = static_cast<std::size_t>(i);
     shape[2 + i] = (x.dim(2 + i) - 1) * s.stride[k] - s.before[k] - s.after[k] + s.kernel[k];
   }
-  // Positions are those in an image of this size, also where a larger one is asked for.
+  // Positions are those in an image of this size, also where a larger one is asked for, as in the standard's own test. ONNX
+  // Runtime takes them in the larger one.
   if (shape.numel() < 0 || shape.numel() > kMaxMadeElements) a.shape_error("the size of the result does not fit");
   const Tensor flat = zeros({shape.numel()}, x.dtype(), a.device());
   Tensor y = reshape(scatter(flat, 0, reshape(a[1], {x.numel()}), reshape(x, {x.numel()})), shape);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/scope_depth.hpp"
 #include "compile/rewrite.hpp"
 #include "graph/autocast.hpp"
 #include "graph/graph_state.hpp"
@@ -52,6 +53,29 @@ struct Trace {
   }
 };
 
+// A call of a compiled function by another, or by itself, on this thread.
+class NestedCall {
+ public:
+  NestedCall() {
+    if (scope_depth<NestedCall>() == kNestedMax)
+      throw UsageError(
+          fmt::format("compile: compiled functions call themselves or each other {} deep, as if without end; a call in "
+                      "the function "
+                      "has to depend on what is known while it is traced, such as shapes and numbers of the program, "
+                      "and not on the "
+                      "elements of tensors",
+                      kNestedMax));
+    ++scope_depth<NestedCall>();
+  }
+  ~NestedCall() { --scope_depth<NestedCall>(); }
+  NestedCall(const NestedCall&) = delete;
+  NestedCall& operator=(const NestedCall&) = delete;
+  bool is_inner() const { return scope_depth<NestedCall>() > 1; }
+
+ private:
+  static constexpr int kNestedMax = 200;
+};
+
 class CompiledFunction {
  public:
   explicit CompiledFunction(Compiled::Function function) : function_(std::move(function)) {}
@@ -85,7 +109,9 @@ class CompiledFunction {
   }
 
   std::vector<Tensor> call(std::span<const Tensor> arguments) {
-    if (graph::TraceScope::current()) return function_(arguments);  // part of the function being traced
+    const NestedCall nested;
+    // Part of the function being traced, or run op by op.
+    if (graph::TraceScope::current() || (nested.is_inner() && anomaly_detection_enabled())) return function_(arguments);
     const std::lock_guard lock(mutex_);
     if (anomaly_detection_enabled()) {  // which names the ops and lines of an ordinary function
       const std::vector<Tensor> results = function_(arguments);

@@ -363,6 +363,13 @@ TEST_F(OnnxLoad, ChecksInputs) {
               "no input \"xx\"");
 }
 
+TEST_F(OnnxLoad, TheMeanOfNothingIsThatOfOnnxRuntime) {
+  const GraphParts mean = {
+      .nodes = {{"ReduceMean", {"x"}, {"y"}}}, .inputs = {{"x", 1, {"2", "n"}}}, .outputs = {{"y", 1, {"1", "1"}}}};
+  EXPECT_EQ(loaded(model_of(mean))({zeros({2, 0})})[0].to_vector<float>(), std::vector<float>{0});
+  EXPECT_EQ(loaded(model_of(mean))({ones({2, 3})})[0].to_vector<float>(), std::vector<float>{1});
+}
+
 // ---- Refusals --------------------------------------------------------------------------------------------------------------
 
 TEST_F(OnnxLoad, RefusesGraphsThatDoNotHoldTogether) {

@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 
 #include "base/message_of.hpp"
 #include "graph/node.hpp"
 #include "runtime/evaluate.hpp"
+#include "weft/anomaly.hpp"
 #include "weft/compile.hpp"
 #include "weft/custom_op.hpp"
 #include "weft/grad.hpp"
@@ -329,6 +331,34 @@ TEST(Plans, TellShapesApart) {
   EXPECT_EQ(sum(reshape(x, {3, 2}), 0).to_vector<float>(), (std::vector<float>{6, 9}));
   EXPECT_EQ(sum(expand(x, {4, 6})).item<float>(), 60);
   EXPECT_EQ(sum(expand(x, {2, 6})).item<float>(), 30);
+}
+
+TEST(Compiled, MayCallItself) {
+  std::function<Tensor(const Tensor&)> sums;  // of neighbours, until one element is left
+  int calls = 0;
+  auto compiled = compile([&](const Tensor& x) {
+    ++calls;
+    return x.dim(0) == 1 ? x : sums(slice(x, 0, 0, x.dim(0) - 1) + slice(x, 0, 1, x.dim(0)));
+  });
+  sums = compiled;
+  for (int twice = 0; twice < 2; ++twice)
+    EXPECT_EQ(compiled(tensor({1.0f, 2.0f, 3.0f, 4.0f}, {4})).to_vector<float>(), std::vector<float>{20});
+  EXPECT_EQ(calls, 4) << "one trace of four calls";
+  const DetectAnomaly op_by_op;
+  EXPECT_EQ(compiled(tensor({1.0f, 2.0f, 3.0f}, {3})).to_vector<float>(), std::vector<float>{8});
+}
+
+TEST(Compiled, RefusesToCallItselfWithoutEnd) {
+  std::function<Tensor(const Tensor&)> again, other;
+  again = compile([&](const Tensor& x) { return again(x + 1.0f); });
+  for (int twice = 0; twice < 2; ++twice)
+    EXPECT_NE(message_of<UsageError>([&] { again(ones({2})); }).find("call themselves or each other 200 deep"),
+              std::string::npos);
+  again = compile([&](const Tensor& x) { return other(x); });
+  other = compile([&](const Tensor& x) { return again(x); });
+  EXPECT_NE(message_of<UsageError>([&] { other(ones({2})); }).find("200 deep"), std::string::npos);
+  again = compile([](const Tensor& x) { return x + 1.0f; });
+  EXPECT_EQ(other(ones({1})).item<float>(), 2) << "what was refused leaves nothing behind";
 }
 
 TEST(Plans, AreCompiledAgainWhereRewritesAreOff) {
