@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -37,6 +38,13 @@ const remote::Module& load() {
 const remote::Module& network() {
   static const remote::Module& loaded = load();
   return loaded;
+}
+
+void allow_more_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // else fewer clients are served at once
 }
 
 }  // namespace weft::cli

@@ -68,6 +68,7 @@ std::unique_ptr<remote::Server> start_http(const ServeRequest& request, const we
   if (options.host.starts_with('[') && options.host.ends_with(']'))
     options.host = options.host.substr(1, options.host.size() - 2);
   if (!request.quiet) options.log = [](std::string_view line) { put_message(line); };
+  allow_more_descriptors();
   auto http = network().serve_http(service, tokens(), options);
   put_message(fmt::format("serving {} operations on {}://{}:{}", service.exchange.registry().list().size(),
                           request.certificate.empty() ? "http" : "https", request.http.substr(0, colon), http->name()));

@@ -112,6 +112,7 @@ int serve_model(OpenAiRequest request) {
   if (!is_local && request.api_keys.empty())
     put_message("warning: everybody who reaches this machine can use the model; --api-key asks for a key");
   StopOnInterrupt interrupt;
+  allow_more_descriptors();
   const std::unique_ptr<remote::OpenAiService> server = network().serve_openai(options);
   const std::string shown = request.host.find(':') == std::string::npos ? request.host : "[" + request.host + "]";
   const std::string url =

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/quote.hpp"
@@ -231,13 +232,20 @@ struct McpSession::State {
       calls_.emplace(id.to_json(), "");
       ++running_;
     }
-    std::thread([this, id, specification, progress, out, options,
-                 input = arguments ? *arguments : Value(Value::Object())]() mutable {
-      run(id, *specification, std::move(input), options, progress, out);
+    try {
+      std::thread([this, id, specification, progress, out, options,
+                   input = arguments ? *arguments : Value(Value::Object())]() mutable {
+        run(id, *specification, std::move(input), options, progress, out);
+        const std::lock_guard lock(mutex_);
+        --running_;
+        changed_.notify_all();
+      }).detach();
+    } catch (const std::system_error&) {
       const std::lock_guard lock(mutex_);
+      forget(id);
       --running_;
-      changed_.notify_all();
-    }).detach();
+      throw RpcError{kInternalError, "the system has no thread for the call; call again later"};
+    }
   }
 
   void run(const Value& id, const op::Specification& specification, Value input, const op::CallOptions& options,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,6 +15,9 @@ namespace {
 namespace op = operations;
 using namespace std::chrono_literals;
 
+constexpr std::chrono::steady_clock::time_point kServes{};  // instead of a time since when it waits
+constexpr auto kRestTime = 1000ms;
+constexpr std::size_t kRestBytesMax = 8 << 20;
 constexpr auto kFarewell = 200ms;  // for a client to end TLS, too
 
 // A part of the memory for bodies.
@@ -58,8 +62,13 @@ std::string_view bearer_token(const http::request<http::string_body>& head) {
   return has_one ? header.substr(kBearer.size()) : std::string_view();
 }
 
-HttpConnection::HttpConnection(HttpShared& shared, int socket) : shared_(shared), stream_(context_) {
-  stream_.tcp().socket().assign(Tcp::v4(), socket);
+OpenSocket::~OpenSocket() {
+  if (number_ >= 0) ::close(number_);
+}
+
+HttpConnection::HttpConnection(HttpShared& shared, OpenSocket socket) : shared_(shared), stream_(context_) {
+  stream_.tcp().socket().assign(Tcp::v4(), socket.number());
+  socket.give();
   if (shared.tls) stream_.use_tls(*shared.tls);
 }
 
@@ -81,13 +90,40 @@ void HttpConnection::serve() {
     return;
   while (serve_one()) {
   }
+  take_the_rest();
   if (tls) wait(kFarewell, [&](auto done) { tls->async_shutdown(Untransferred{done}); });
   beast::error_code ignored;
   stream_.tcp().socket().shutdown(Tcp::socket::shutdown_send, ignored);
 }
 
+std::optional<std::chrono::steady_clock::time_point> HttpConnection::waits_since() const {
+  const auto since = waits_since_.load();
+  return since == kServes ? std::nullopt : std::optional(since);
+}
+
+// A refused client may still be sending its body. If the socket were closed with bytes unread, the kernel would throw away the
+// answer with them.
+void HttpConnection::take_the_rest() {
+  if (is_all_read_) return;
+  beast::error_code error;
+  if (!stream_.tls()) stream_.tcp().socket().shutdown(Tcp::socket::shutdown_send, error);
+  waits_since_ = std::chrono::steady_clock::now();
+  const auto end = std::chrono::steady_clock::now() + kRestTime;
+  for (std::size_t taken = 0; !error && taken < kRestBytesMax && std::chrono::steady_clock::now() < end;) {
+    buffer_.clear();
+    error = wait(kRestTime, [&](auto done) {
+      stream_.async_read_some(buffer_.prepare(64 << 10), [&, done](beast::error_code failure, std::size_t size) {
+        taken += size;
+        done(failure, size);
+      });
+    });
+  }
+}
+
 // False once the connection is to be closed.
 bool HttpConnection::serve_one() {
+  waits_since_ = std::chrono::steady_clock::now();
+  is_all_read_ = true;
   http::request_parser<http::string_body> parser;
   parser.header_limit(shared_.options.header_bytes_max);
   parser.body_limit(shared_.options.body_bytes_max);
@@ -101,6 +137,7 @@ bool HttpConnection::serve_one() {
     });
     if (idle) return false;
   }
+  is_all_read_ = false;
   const auto deadline = std::chrono::steady_clock::now() + shared_.options.request_time;
   const auto left = [&] {
     return std::max(1ms,
@@ -108,6 +145,7 @@ bool HttpConnection::serve_one() {
   };
   if (const auto error = wait(left(), [&](auto done) { http::async_read_header(stream_, buffer_, parser, done); }))
     return refuse(error);
+  is_all_read_ = parser.is_done();
   const Request& head = parser.get();
   keep_alive_ = head.keep_alive();
   method_ = head.method_string();
@@ -119,6 +157,7 @@ bool HttpConnection::serve_one() {
     if (head.count(http::field::host) != 1 && head.version() >= 11)
       throw HttpError{400, "BAD_REQUEST", "one Host header is needed"};
     authorise(head);  // before the body is read
+    waits_since_ = kServes;
     const auto length = parser.content_length();
     const BodyShare share(shared_, std::min(length             ? *length
                                             : parser.chunked() ? shared_.options.body_bytes_max
@@ -127,6 +166,7 @@ bool HttpConnection::serve_one() {
     if (view(head[http::field::expect]) == "100-continue") write_continue();
     if (const auto error = wait(left(), [&](auto done) { http::async_read(stream_, buffer_, parser, done); }))
       return refuse(error);
+    is_all_read_ = true;
     const Request request = parser.release();
     return answer(request);
   } catch (const HttpError& error) {

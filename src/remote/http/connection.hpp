@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "remote/http/server.hpp"
 #include "remote/http/stream.hpp"
@@ -18,6 +19,20 @@ namespace weft::remote {
 struct HttpError {
   int status;
   std::string code, message;
+};
+
+/// A socket that is closed with its owner, unless that gives it away.
+class OpenSocket {
+ public:
+  explicit OpenSocket(int number) : number_(number) {}
+  OpenSocket(OpenSocket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  OpenSocket& operator=(OpenSocket&&) = delete;
+  ~OpenSocket();
+  int number() const { return number_; }
+  int give() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
 };
 
 /// What the connections of a server share.
@@ -32,10 +47,12 @@ struct HttpShared {
 class HttpConnection {
  public:
   /// Takes over an open socket.
-  HttpConnection(HttpShared& shared, int socket);
+  HttpConnection(HttpShared& shared, OpenSocket socket);
   virtual ~HttpConnection() = default;
   /// Returns when the connection has ended.
   void serve();
+  /// Since when it waits for a request, or for the head of one; none while a caller that may call is served. Any thread may ask.
+  std::optional<std::chrono::steady_clock::time_point> waits_since() const;
 
  protected:
   using Request = http::request<http::string_body>;
@@ -64,6 +81,7 @@ class HttpConnection {
   beast::error_code wait(std::chrono::milliseconds limit, const Start& start);
   bool serve_one();
   bool refuse(const beast::error_code& error);
+  void take_the_rest();
   void write_continue();
   void log(int status);
 
@@ -71,7 +89,8 @@ class HttpConnection {
   asio::io_context context_{1};
   Stream stream_;
   beast::flat_buffer buffer_;
-  bool keep_alive_ = false;
+  bool keep_alive_ = false, is_all_read_ = true;
+  std::atomic<std::chrono::steady_clock::time_point> waits_since_ = std::chrono::steady_clock::now();
   std::string method_, target_;
 };
 

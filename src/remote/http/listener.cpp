@@ -11,6 +11,7 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/quote.hpp"
@@ -21,6 +22,10 @@ namespace weft::remote {
 using namespace std::chrono_literals;
 
 namespace {
+
+constexpr auto kPause = 100ms;           // before connections are asked for again, when there was no descriptor for one
+constexpr std::size_t kLeavingMax = 64;  // connections that give way at the same time, and how long one may take
+constexpr auto kLeavingTime = 500ms;
 
 // Answers leave at once. A client whose machine or network has gone says nothing: after half a minute the kernel finds out.
 void set_options(int socket) {
@@ -43,12 +48,14 @@ struct HttpListener::State {
   const std::function<void()> sweep_more;
   asio::io_context context{1};
   Tcp::acceptor acceptor{context};
+  asio::steady_timer pause{context};
   std::mutex mutex;
   std::condition_variable changed;
   struct Open {
     int socket;
     std::thread thread;
-    bool done = false;
+    bool done = false, gives_way = false;
+    HttpConnection* connection = nullptr;  // while it is served
   };
   std::list<Open> open;
   bool ending = false;
@@ -101,41 +108,88 @@ struct HttpListener::State {
   void accept() {
     acceptor.async_accept([this](beast::error_code error, Tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
-      if (!error) {
-        set_options(socket.native_handle());
-        begin(socket.release());
+      if (error) {
+        // No descriptor is free, as a rule. The client waits in the queue of the kernel, and is asked for again a little later.
+        pause.expires_after(kPause);
+        pause.async_wait([this](beast::error_code ended) {
+          if (!ended) accept();
+        });
+        return;
       }
+      set_options(socket.native_handle());
+      begin(socket.release());
       accept();
     });
   }
 
   void begin(int socket) {
     reap();
-    const std::lock_guard lock(mutex);
-    if (ending || open.size() >= shared.options.connections_max) {
-      // No thread is spent on it; the client sees that the connection ends.
-      constexpr std::string_view kBusy =
-          "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-      [[maybe_unused]] const ssize_t sent = ::send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      ::close(socket);
-      return;
+    std::unique_lock lock(mutex);
+    if (ending || !has_room(lock)) return refuse(socket);
+    const auto place = open.insert(open.end(), Open{.socket = socket, .thread = {}});
+    try {
+      place->thread = std::thread([this, place] { serve(*place); });
+    } catch (const std::system_error&) {  // as many threads as the system allows
+      open.erase(place);
+      refuse(socket);
     }
-    open.push_back({socket, {}, false});
-    const auto place = std::prev(open.end());
-    place->thread = std::thread([this, place] {
-      std::unique_ptr<HttpConnection> connection;
-      try {
-        connection = make(place->socket);
-        connection->serve();
-      } catch (const std::exception&) {  // a connection that cannot be set up ends alone
-      }
-      // Done before the socket is closed: `close` shuts down sockets that are not done, and a closed one's number may be another's.
+  }
+
+  // No thread is spent on it; the client sees that the connection ends.
+  static void refuse(int socket) {
+    constexpr std::string_view kBusy =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    [[maybe_unused]] const ssize_t sent = ::send(socket, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::close(socket);
+  }
+
+  // Where all places are taken, the connection that has waited the longest for a request gives its place away: whoever opens
+  // connections and says nothing keeps nobody out.
+  bool has_room(std::unique_lock<std::mutex>& lock) {
+    const auto count = [&](bool leave) {
+      return static_cast<std::size_t>(std::count_if(
+          open.begin(), open.end(), [&](const Open& each) { return !each.done && each.gives_way == leave; }));
+    };
+    if (count(false) < shared.options.connections_max) return true;
+    // Those who come meanwhile wait in the queue of the kernel.
+    if (!changed.wait_for(lock, kLeavingTime, [&] { return ending || count(true) < kLeavingMax; }) || ending)
+      return false;
+    if (count(false) < shared.options.connections_max) return true;
+    Open* longest = nullptr;
+    auto first = std::chrono::steady_clock::time_point::max();
+    for (Open& each : open) {
+      if (each.done || each.gives_way || !each.connection) continue;
+      const auto since = each.connection->waits_since();
+      if (!since || *since >= first) continue;
+      longest = &each;
+      first = *since;
+    }
+    if (!longest) return false;
+    longest->gives_way = true;
+    ::shutdown(longest->socket, SHUT_RDWR);
+    return true;
+  }
+
+  void serve(Open& place) {
+    std::unique_ptr<HttpConnection> connection;
+    bool ends = false;
+    try {
+      connection = make(OpenSocket(place.socket));
       {
-        const std::lock_guard guard(mutex);
-        place->done = true;
+        const std::lock_guard lock(mutex);
+        place.connection = connection.get();
+        ends = ending;
       }
-      changed.notify_all();
-    });
+      if (!ends) connection->serve();
+    } catch (const std::exception&) {  // a connection that cannot be set up ends alone
+    }
+    // Done before the socket is closed: `close` shuts down sockets that are not done, and a closed one's number may be another's.
+    {
+      const std::lock_guard lock(mutex);
+      place.done = true;
+      place.connection = nullptr;
+    }
+    changed.notify_all();
   }
 
   // Joins threads whose connections have ended.
@@ -167,12 +221,13 @@ struct HttpListener::State {
       const std::lock_guard lock(mutex);
       ending = true;
       for (const Open& each : open)
-        if (!each.done) ::shutdown(each.socket, SHUT_RDWR);
+        if (each.connection) ::shutdown(each.socket, SHUT_RDWR);
     }
     changed.notify_all();
     asio::post(context, [this] {
       beast::error_code ignored;
       acceptor.close(ignored);
+      pause.cancel();
     });
     if (accepting.joinable()) accepting.join();
     if (sweeping.joinable()) sweeping.join();

@@ -12,7 +12,7 @@ namespace weft::remote {
 /// Listens at the address of the options until it is destroyed, which ends all connections.
 class HttpListener {
  public:
-  using MakeConnection = std::function<std::unique_ptr<HttpConnection>(int socket)>;
+  using MakeConnection = std::function<std::unique_ptr<HttpConnection>(OpenSocket socket)>;
 
   /// `make` is called on the thread of each connection; `sweep` every half minute or more often. `shared` must outlive the listener.
   /// Errors: UsageError for a host that is not an address; FileError for certificates that cannot be used, and if it cannot

@@ -78,7 +78,8 @@ struct OpenAiShared : HttpShared {
 
 class OpenAiConnection : public HttpConnection {
  public:
-  OpenAiConnection(OpenAiShared& shared, int socket) : HttpConnection(shared, socket), shared_(shared) {}
+  OpenAiConnection(OpenAiShared& shared, OpenSocket socket)
+      : HttpConnection(shared, std::move(socket)), shared_(shared) {}
 
  protected:
   void authorise(const Request& head) override {
@@ -475,7 +476,9 @@ struct OpenAiServer::State {
   std::optional<HttpListener> listener;
 
   explicit State(const OpenAiOptions& options) : shared(options) {
-    listener.emplace(shared, [this](int socket) { return std::make_unique<openai::OpenAiConnection>(shared, socket); });
+    listener.emplace(shared, [this](OpenSocket socket) {
+      return std::make_unique<openai::OpenAiConnection>(shared, std::move(socket));
+    });
   }
 };
 

@@ -23,7 +23,8 @@ struct OperationsShared : HttpShared {
 /// Calls run on threads of the exchange; the connection waits for them and looks whether the client is still there.
 class OperationsConnection : public HttpConnection {
  public:
-  OperationsConnection(OperationsShared& shared, int socket) : HttpConnection(shared, socket), shared_(shared) {}
+  OperationsConnection(OperationsShared& shared, OpenSocket socket)
+      : HttpConnection(shared, std::move(socket)), shared_(shared) {}
 
  protected:
   void authorise(const Request& head) override;

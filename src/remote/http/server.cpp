@@ -14,7 +14,7 @@ struct HttpServer::State {
   State(const serve::Service& service, serve::Tokens tokens, const HttpOptions& options)
       : shared(service, std::move(tokens), options) {
     listener.emplace(
-        shared, [this](int socket) { return std::make_unique<OperationsConnection>(shared, socket); },
+        shared, [this](OpenSocket socket) { return std::make_unique<OperationsConnection>(shared, std::move(socket)); },
         [this] {
           shared.service.handles.free_unused_for(shared.options.handle_time);
           shared.mcp.close_unused_for(shared.options.handle_time);
