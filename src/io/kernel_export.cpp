@@ -8,6 +8,7 @@
 
 #include "backend/webgpu/recorder.hpp"
 #include "base/file.hpp"
+#include "base/folder_in_making.hpp"
 #include "base/quote.hpp"
 #include "runtime/devices.hpp"
 #include "weft/error.hpp"
@@ -73,12 +74,10 @@ std::string file_name(std::size_t number, std::string_view name, std::string_vie
   return fmt::format("{}.{}", text, extension);
 }
 
-void make_new_folder(const fs::path& folder) {
+void check_is_new(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
     throw UsageError(fmt::format("{} exists and is not an empty folder; choose another name", folder.string()));
-  fs::create_directories(folder / "kernels", error);
-  if (error) throw FileError(fmt::format("{}: the folder cannot be made: {}", folder.string(), error.message()));
 }
 
 ManifestJson kernels_entry(const fs::path& folder, const webgpu::Record& record, const KernelLanguage& language) {
@@ -186,7 +185,9 @@ ExportedKernels export_kernels(const fs::path& folder, const NamedTensors& input
     std::size_t at = 0;
     for (const auto& [name, tensor] : results) manifest["outputs"].push_back(tensor_entry(name, tensors[at++]));
   }
-  make_new_folder(folder);
+  check_is_new(folder);
+  FolderInMaking making(folder);
+  FolderInMaking(folder / "kernels").keep();
   ManifestJson buffers = ManifestJson::array();
   ExportedKernels done{.kernels = record->shaders.size(), .buffers = record->memories.size()};
   for (const webgpu::RecordedMemory& memory : record->memories) {
@@ -199,6 +200,7 @@ ExportedKernels export_kernels(const fs::path& folder, const NamedTensors& input
   for (const auto& step : record->steps) done.dispatches += std::holds_alternative<webgpu::RecordedRun>(step);
   write_file_atomically(folder / "manifest.json",
                         manifest.dump(1, ' ', false, ManifestJson::error_handler_t::replace) + "\n");
+  making.keep();
   return done;
 }
 

@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "base/file.hpp"
+#include "base/folder_in_making.hpp"
 #include "base/quote.hpp"
 #include "io/convert_model.hpp"
 #include "io/gguf.hpp"
@@ -261,19 +262,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   const char* dtype = type == BlockType::f16 ? "float16" : type == BlockType::bf16 ? "bfloat16" : "float32";
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
 
-  std::error_code error;
-  // A folder that was created here is removed again if nothing is written into it.
-  struct MadeFolder {
-    ~MadeFolder() {
-      std::error_code ignored;
-      if (made) fs::remove(path, ignored);
-    }
-    fs::path path;
-    bool made;
-  } const made{folder, fs::create_directories(folder, error)};
-  if (error)
-    throw FileError(fmt::format("{}: the folder cannot be made: {}; choose another place, or change the permissions",
-                                folder.string(), error.message()));
+  FolderInMaking making(folder);
   io::SafetensorsMetadata metadata = about_model(source.gguf()->metadata());
   metadata["format"] = "pt";
   io::write_safetensors(folder / "model.safetensors", infos, metadata, [&](std::size_t i, const auto& put) {
@@ -285,6 +274,7 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   if (seeing) write_file_atomically(folder / "preprocessor_config.json", seeing->processor().dump(2) + "\n");
   for (const auto& [name, text] : tokenizer.files) write_file_atomically(folder / name, text);
   write_file_atomically(folder / "config.json", json.dump(2) + "\n");
+  making.keep();
   result.tensors = infos.size();
   return result;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
+#include "base/folder_in_making.hpp"
 #include "base/json.hpp"
 #include "base/python_json.hpp"
 #include "base/quote.hpp"
@@ -55,8 +56,7 @@ Converted write_folder(const io::TensorSource& source, const fs::path& folder, c
         fmt::format("{}: the folder has files that would be taken for parts of this model: {}; remove them, "
                     "or choose another folder",
                     folder.string(), quote(rest.weights.front(), 80)));
-  fs::create_directories(folder, error);
-  if (error) throw FileError(fmt::format("{}: the folder cannot be made: {}", folder.string(), error.message()));
+  FolderInMaking making(folder);
   io::ConvertOptions tensors;
   tensors.type = options.type;
   tensors.progress = [&](const io::SourceTensor& tensor, std::uint64_t done, std::uint64_t total) {
@@ -78,6 +78,7 @@ Converted write_folder(const io::TensorSource& source, const fs::path& folder, c
     write_file_atomically(folder / name, read_text_file(entry.path(), std::uint64_t{1} << 30));
   }
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
+  making.keep();
   return {source.tensors().size(), source.notes()};
 }
 
