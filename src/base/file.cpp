@@ -136,6 +136,16 @@ Bytes read_whole(const std::filesystem::path& path, std::uint64_t max_bytes) {
                       path.string(), size, at));
     at += static_cast<std::size_t>(got);
   }
+  if (size == 0) {  // so say files of the kernel, whatever they hold
+    char more = 0;
+    const ssize_t got = retry_interrupted([&] { return file_system().read(file.get(), &more, 1); });
+    if (got < 0) throw_file_error("read", path, errno);
+    if (got > 0)
+      throw FileError(
+          fmt::format("cannot read '{}': the system does not tell its size, as of files in /proc; copy it, "
+                      "and name the copy",
+                      path.string()));
+  }
   return bytes;
 }
 

@@ -158,7 +158,11 @@ int main(int count, char** arguments) {
   for (const Command& command : commands()) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
     sub->group(std::string(command.group));
-    command.set_up(*sub, action);
+    if (const int code = run([&] {
+          command.set_up(*sub, action);
+          return kOk;
+        }))
+      return code;
   }
   complete_options(app);
   try {

@@ -47,6 +47,9 @@ void add_keys(const std::filesystem::path& file, std::vector<std::string>& keys)
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     while (line.ends_with('\r') || line.ends_with(' ')) line.pop_back();
+    if (std::any_of(line.begin(), line.end(), [](char c) { return c < ' ' || c == 127; }))
+      throw FileError(fmt::format("{}: line {} is no key: a key has printable characters of ASCII only", file.string(),
+                                  std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1));
     if (!line.empty() && line[0] != '#') keys.push_back(std::move(line));
     at = end + 1;
   }

@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TuneRequest : tune::Request {
+  // --device is read when the command runs: a wrong WEFT_DEVICE must not end those that need none.
+  TuneRequest() : tune::Request{.device = kCpu} {}
   std::string device_name = "auto", precision = "f32", preference_loss = "sigmoid";
   fs::path template_file;
   std::int64_t threads = 0;

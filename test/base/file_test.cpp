@@ -81,6 +81,7 @@ TEST(File, ErrorsNameThePathTheFactAndTheCure) {
   EXPECT_HAS(error_of([&] { read_file(folder / "pipe"); }), "it is not a regular file");
   EXPECT_HAS(error_of([&] { MappedFile(folder.path()); }), "it is a folder; name a file");
   EXPECT_HAS(error_of([&] { read_file(file, 4); }), "holds 5 bytes, over the limit of 4");
+  EXPECT_HAS(error_of([&] { read_text_file("/proc/self/status"); }), "the system does not tell its size");
   EXPECT_HAS(error_of([&] { write_file_atomically(folder / "no" / "a", ""); }),
              "does not exist; create it first (mkdir -p");
   EXPECT_HAS(error_of([&] { write_file_atomically(file / "a", ""); }), "a part of the path is a file");

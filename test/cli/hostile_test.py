@@ -128,6 +128,15 @@ class HostileTest(unittest.TestCase):
         self.refused(USAGE, 'there is no such type to quantize to; choose one of F32', "quantize", self.gguf, self.folder / "o.gguf", "--type", "Q4")
         self.refused(USAGE, "Did you mean --temperature?", "chat", self.model, "--temprature", "1")
 
+    def test_a_wrong_device_of_the_environment(self):
+        for command in (["generate", self.model, "--prompt", "w1"], ["tune", self.model, "--data", "x", "--out", "y"], ["doctor"]):
+            for name in (b"gpu", b"\xff"):
+                done = subprocess.run([WEFT, *command], input=b"", capture_output=True, timeout=60, env={**os.environb, b"WEFT_DEVICE": name})
+                self.assertEqual(done.returncode, USAGE, done.stderr)
+                self.assertIn(b"error: device \"" + name.replace(b"\xff", b"\\xff"), done.stderr)
+        done = subprocess.run([WEFT, "--help"], capture_output=True, timeout=60, env={**os.environb, b"WEFT_DEVICE": b"gpu"})
+        self.assertEqual((done.returncode, done.stderr), (OK, b""))
+
     def test_an_unknown_architecture_names_the_nearest(self):
         for wrong, nearest in (("lama", "llama"), ("qwen4", "qwen"), ("gemma7", "gemma")):
             broken = self.folder / wrong
@@ -181,6 +190,17 @@ class HostileTest(unittest.TestCase):
             self.refused(USAGE, "expected an id", *tokenize, "--decode", ids)
         self.refused(USAGE, "no token has the id 48; ids of this vocabulary are below 48", *tokenize, "--decode", "1,48")
         self.assertEqual(weft(*tokenize, "--decode", "", text=b"w1").stdout, b"\n")
+
+    def test_files_whose_size_is_not_told(self):
+        self.refused(FILE, "the system does not tell its size", "chat", self.model, "--device", "cpu", "-f", "/proc/cpuinfo", "w1")
+        self.refused(FILE, "the system does not tell its size", "generate", self.model, "--device", "cpu", "--file", "/proc/self/status")
+
+    def test_keys_that_are_none(self):
+        keys = self.folder / "keys"
+        keys.write_bytes(b"# ours\ngood-key\nbad\x00key\n")
+        self.refused(FILE, "line 3 is no key", "serve", self.model, "--port", "0", "--device", "cpu", "--api-key-file", keys)
+        keys.write_bytes(b"# ours\n\n")
+        self.refused(USAGE, "the file has no key", "serve", self.model, "--port", "0", "--device", "cpu", "--api-key-file", keys)
 
     def test_places_to_write(self):
         for command in (["quantize", self.gguf, "--type", "Q8_0"], ["convert", self.gguf]):
