@@ -47,6 +47,16 @@ std::string number_fault(bool whole, const std::string& text) {
                      read.ec == std::errc::result_out_of_range ? " of 64 bits" : "", text);
 }
 
+/// CLI11 would wrap a negative number around.
+std::string count_fault(const std::string& text) {
+  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
+  std::uint64_t count = 0;
+  const auto read = std::from_chars(begin, end, count);
+  if (read.ec == std::errc() && read.ptr == end) return "";
+  return fmt::format("expected a whole number that is not negative{}, got \"{}\"",
+                     read.ec == std::errc::result_out_of_range ? ", of 64 bits" : "", text);
+}
+
 // Gives every option its environment twin, and lets the last of several count, so that users can override scripts.
 void complete_options(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
@@ -63,6 +73,7 @@ void complete_options(CLI::App& app) {
     if (type == "INT" || type == "FLOAT")
       option->check([whole = type == "INT"](const std::string& text) { return number_fault(whole, text); }, "",
                     "number");
+    if (type.starts_with("UINT")) option->check(count_fault, "", "count");
     if (!option->get_lnames().empty() && option->get_lnames()[0] != "help" && option->get_lnames()[0] != "version")
       option->envname(environment_name(option->get_lnames()[0]));
   }

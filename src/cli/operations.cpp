@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -88,7 +89,8 @@ int call(const CallRequest& request) {
   op::Exchange exchange(offer.registry);
   op::CallOptions options{.identity = offer.registry->owner()};
   if (request.timeout > 0)
-    options.deadline = op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout * 1000));
+    options.deadline =
+        op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(std::min(request.timeout, 1e6) * 1000));
   StopOnInterrupt interrupt;
   try {
     op::Subscription answers =

@@ -1,6 +1,7 @@
 // weft workflow check|run
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -89,7 +90,7 @@ int run(const RunRequest& request) {
   options.call.identity = offer.registry->owner();
   if (request.timeout > 0)
     options.call.deadline =
-        op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(request.timeout * 1000));
+        op::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(std::min(request.timeout, 1e6) * 1000));
   if (request.events) options.observer = show;
   const StopOnInterrupt interrupt;
   try {

@@ -120,6 +120,14 @@ class HostileTest(unittest.TestCase):
         self.refused(USAGE, "--time-limit: -1 is not from 0 to 10000000\n", "run", "a.js", "--time-limit", "-1")
         self.refused(USAGE, '--time-limit: expected a number, got "abc"\n', "run", "a.js", "--time-limit", "abc")
 
+    def test_counts_are_not_negative(self):
+        for command in (["serve", "m", "--queue"], ["train", "text", "--data", "x", "--out", "y", "--seed"], ["tune", "m", "--data", "x", "--out", "y", "--seed"]):
+            for value in ("-1", "x", "1.5", "99999999999999999999"):
+                self.refused(USAGE, "expected a whole number that is not negative", *command, value)
+
+    def test_an_endless_time_limit_is_none(self):
+        self.assertEqual(weft("operations", "call", "tensor.exp", "--input", '{"x": 1}', "--device", "cpu", "--timeout", "1e300").returncode, OK)
+
     def test_names_that_are_none(self):
         self.refused(USAGE, "--cache \"f64\": give f32, f16 or q8", "generate", self.model, "--prompt", "w1", "--cache", "f64")
         for device in ("", "gpu", "webgpu:-1", "webgpu:x", "cpu:1", "webgpu:99999999999"):
