@@ -25,7 +25,7 @@ namespace {
 
 constexpr auto kPause = 100ms;           // before connections are asked for again, when there was no descriptor for one
 constexpr std::size_t kLeavingMax = 64;  // connections that give way at the same time, and how long one may take
-constexpr auto kLeavingTime = 500ms;
+constexpr auto kLeavingTime = 3s;
 
 // Answers leave at once. A client whose machine or network has gone says nothing: after half a minute the kernel finds out.
 void set_options(int socket) {
