@@ -375,6 +375,55 @@ class Model(Server):
         self.withstands(client, client, client, calls=self.calls)
 
 
+class Grpc(Server):
+    """Frames of HTTP/2 in any order, most of them wrong."""
+    @classmethod
+    def command(cls, folder):
+        return ["operations", "serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token-file", folder / "tokens.json", "--device", "cpu"]
+
+    def calls(self):
+        status, text = self.ask("POST", "/v1/operations/tensor.add", {"x": 2, "y": 3})
+        self.assertEqual(status, 200, text)
+
+    def test_frames(self):
+        for _ in range(600):
+            if found := re.search(r"over gRPC on 127.0.0.1:(\d+)\n", (pathlib.Path(self.folder.name) / "log").read_text()):
+                break
+            time.sleep(0.05)
+        port = int(found[1])
+
+        def frame(kind, flags, stream, body, length=None):
+            return struct.pack(">I", len(body) if length is None else length)[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+
+        def header(name, value):  # a literal without an index
+            return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+        def client(random_):
+            path = random_.choice((b"/weft.v1.Operations/Call", b"/weft.v1.Operations/Subscribe", b"/weft.v1.Operations/Hold", b"/weft.v1.Operations/Abort", b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", b"/" + b"x" * 90, b"", b"\xff\x00"))
+            head = b"".join((header(b":method", random_.choice((b"POST", b"GET", b""))), header(b":scheme", b"http"), header(b":path", path), header(b":authority", b"x"),
+                             header(b"content-type", b"application/grpc"), header(b"te", b"trailers"), header(b"authorization", b"Bearer " + random_.choice((TOKEN.encode(), b"none", b"")))))
+            data = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+            for _ in range(random_.randrange(1, 12)):
+                stream = random_.choice((1, 1, 1, 3, 0, 2, 2**31 - 1))
+                message = random_.randbytes(random_.randrange(40))
+                data += random_.choice((
+                    frame(1, random_.choice((4, 5, 0)), stream, head), frame(0, random_.choice((0, 1)), stream, b"\x00" + struct.pack(">I", len(message)) + message),
+                    frame(0, 1, stream, b"\x01" + struct.pack(">I", 2**32 - 1)), frame(9, 4, stream, head), frame(3, 0, stream, bytes(4)), frame(6, 0, 0, bytes(8)),
+                    frame(8, 0, random_.choice((0, stream)), struct.pack(">I", random_.choice((0, 2**31 - 1)))), frame(4, 0, 0, struct.pack(">HI", random_.randrange(9), random_.choice((0, 1, 2**32 - 1)))),
+                    frame(random_.randrange(256), random_.randrange(256), stream, message), frame(1, 4, stream, message), frame(0, 0, stream, message, 2**24 - 1), frame(7, 0, 0, bytes(8))))
+            if random_.random() < 0.2:
+                data = random_.randbytes(random_.randrange(1, 300))
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as each:
+                each.sendall(data[:random_.randrange(len(data))] if random_.random() < 0.2 else data)
+                each.settimeout(0.02)
+                while each.recv(65536):
+                    pass
+        self.withstands(client, client, client, calls=self.calls)
+        run = subprocess.run([WEFT, "operations", "call", "tensor.add", "--from", f"grpc://127.0.0.1:{port}", "--token", TOKEN, "--input", '{"x": 2, "y": 3}', "--device", "cpu"],
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+
 class Pipes(unittest.TestCase):
     """MCP on standard input."""
 
