@@ -143,6 +143,16 @@ TEST(Encoder, WidthsAreCutAndRowsNormalised) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(part[i], whole[i] / std::sqrt(squares), 1e-6);
 }
 
+TEST(Encoder, ATextThatIsCutKeepsTheTokenThatClosesIt) {
+  const Model model = tiny("distilbert");  // rows are the states of the last token
+  std::string whole, longer;
+  for (int i = 0; i < 48; ++i) whole += " w" + std::to_string(5 + i % 40);
+  longer = whole + " w9 w9 w9";
+  const std::vector<float> cut = model.embed({longer}, {.too_long = TooLong::cut}).to_vector<float>(),
+                           wanted = model.embed({whole}).to_vector<float>();
+  for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(cut[i], wanted[i], 1e-6);
+}
+
 TEST(Encoder, DocumentsAreOrderedByTheirScores) {
   const Json golden = test::encoder_case("roberta-classes");
   const Model model = tiny("roberta-classes");
