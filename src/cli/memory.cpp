@@ -13,6 +13,7 @@
 #include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
+#include "cli/text_embedder.hpp"
 #include "weft/error.hpp"
 #include "weft/memory.hpp"
 
@@ -37,13 +38,13 @@ int add_texts(const MemoryRequest& r) {
   const std::vector<std::string> texts = texts_and_lines("memory add", "--text", r.texts, r.lines);
   const Value metadata = parse_argument(r.metadata, "--metadata");
   if (!metadata.is_object()) throw UsageError("memory add: --metadata is not a JSON object");
-  const llm::Model model = load_language_model(r.model);
+  const TextEmbedder model(r.model);
   // What is wrong with a text is told before there is a file.
   std::vector<float> rows;
   for (std::size_t first = 0; first < texts.size(); first += kEmbeddedAtOnce) {
     const std::size_t count = std::min(kEmbeddedAtOnce, texts.size() - first);
     const auto some = std::span<const std::string>(texts).subspan(first, count);
-    const std::vector<float> made = model.embed(some).to_vector<float>();
+    const std::vector<float> made = model.documents(some);
     rows.insert(rows.end(), made.begin(), made.end());
   }
   memory::StoreFile store = memory::StoreFile::open(r.memory, model.width());
@@ -56,10 +57,9 @@ int add_texts(const MemoryRequest& r) {
   return kOk;
 }
 
-std::vector<float> query_of(const MemoryRequest& r, const llm::Model& model) {
+std::vector<float> query_of(const MemoryRequest& r, const TextEmbedder& model) {
   require_utf8_text(r.query, "the query");
-  const std::string texts[] = {r.query};
-  return model.embed(texts).to_vector<float>();
+  return model.query(r.query);
 }
 
 memory::SearchOptions search_options(const MemoryRequest& r) {
@@ -71,7 +71,7 @@ memory::SearchOptions search_options(const MemoryRequest& r) {
 
 int search(const MemoryRequest& r) {
   const memory::Store store = memory::Store::load(r.memory);
-  const llm::Model model = load_language_model(r.model);
+  const TextEmbedder model(r.model);
   for (const memory::Match& match : store.search(query_of(r, model), search_options(r)))
     put_foreign(r.json ? to_value(match).to_json() + "\n"
                        : fmt::format("{:.4f}  {}  {}\n", match.similarity, match.entry.id, match.entry.text));
@@ -80,11 +80,11 @@ int search(const MemoryRequest& r) {
 
 int recall(const MemoryRequest& r) {
   const memory::Store store = memory::Store::load(r.memory);
-  const llm::Model model = load_language_model(r.model);
+  const TextEmbedder model(r.model);
   const memory::Recall recall =
       store.recall(query_of(r, model),
                    {.token_budget = r.tokens,
-                    .tokens = [&](std::string_view text) { return model.encode(std::string(text), false).size(); },
+                    .tokens = [&](std::string_view text) { return model.tokens(text); },
                     .search = search_options(r)});
   put_foreign(recall.text);
   return kOk;

@@ -19,10 +19,8 @@ constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_val
 // Enough rows for a GPU's products; on the CPU what stays in its caches.
 constexpr Extent kTokensOnGpu = 16384, kTokensOnCpu = 2048;
 
-bool is_gguf(const fs::path& path) { return !fs::is_directory(path) && io::source_kind(path) == io::SourceKind::gguf; }
-
-Json config_json(const fs::path& path) {
-  return is_gguf(path) ? Json() : read_json_file(path / "config.json", kConfigLimits);
+Json config_json(const fs::path& path, const io::TensorSource& files) {
+  return files.gguf() ? Json() : read_json_file(path / "config.json", kConfigLimits);
 }
 
 EncoderConfig config_of(const Json& json, const fs::path& path, const io::TensorSource& files) {
@@ -30,10 +28,14 @@ EncoderConfig config_of(const Json& json, const fs::path& path, const io::Tensor
   return read_config(json, (path / "config.json").string());
 }
 
-text::Tokenizer tokenizer_of(const fs::path& whole, const fs::path& part) {
-  if (fs::is_directory(part) && !fs::exists(part / "tokenizer.json") && fs::exists(whole / "tokenizer.json"))
-    return text::load_tokenizer(whole);
-  return text::load_tokenizer(part);
+SentenceModules modules_of(const fs::path& path) {
+  return fs::is_directory(path) ? read_sentence_modules(path) : SentenceModules();
+}
+
+text::Tokenizer tokenizer_of(const fs::path& whole, const fs::path& transformer) {
+  const bool is_beside = fs::is_directory(transformer) && !fs::exists(transformer / "tokenizer.json") &&
+                         fs::exists(whole / "tokenizer.json");
+  return text::load_tokenizer(is_beside ? whole : transformer);
 }
 
 std::string mask_of(const fs::path& path, const text::Tokenizer& tokenizer) {
@@ -52,19 +54,16 @@ std::string mask_of(const fs::path& path, const text::Tokenizer& tokenizer) {
 ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
     : device(options.device),
       path(whole),
-      modules(fs::is_directory(whole) ? read_sentence_modules(whole) : SentenceModules()),
-      files(io::TensorSource::open(modules.transformer == "." ? whole : whole / modules.transformer)),
-      config([&] {
-        const fs::path part = modules.transformer == "." ? whole : whole / modules.transformer;
-        json = config_json(part);
-        return config_of(json, part, files);
-      }()),
+      modules(modules_of(whole)),
+      transformer(modules.transformer == "." ? whole : whole / modules.transformer),
+      files(io::TensorSource::open(transformer)),
+      json(config_json(transformer, files)),
+      config(config_of(json, transformer, files)),
       weights(files, options.device),
       network(config, names_of(config, files), weights),
       task(task_of(json, config, files)),
-      tokenizer(tokenizer_of(whole, modules.transformer == "." ? whole : whole / modules.transformer)) {
+      tokenizer(tokenizer_of(whole, transformer)) {
   if (files.gguf()) modules = read_sentence_modules(files.gguf()->metadata());
-  const fs::path part = modules.transformer == "." ? whole : whole / modules.transformer;
   const auto classes = static_cast<Extent>(config.class_names.size());
   if ((task == Task::classify || task == Task::label_tokens) && classes == 0)
     throw FileError(
@@ -75,7 +74,7 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
   weights.require_all();
   bytes = weights.bytes();
   if (fs::is_directory(whole)) read_products(whole, config.hidden, device, modules, bytes);
-  mask = mask_of(part, tokenizer);
+  mask = mask_of(transformer, tokenizer);
   length = modules.length > 0 ? std::min(modules.length, config.length) : config.length;
   if (options.length < 0 || options.length > config.length)
     throw UsageError(

@@ -22,9 +22,10 @@ struct ModelState {
 
   Device device;
   std::filesystem::path path;
-  Json json;  // config.json; null for a GGUF file
   SentenceModules modules;
+  std::filesystem::path transformer;  // the path itself, or the folder in it where sentence-transformers put the model
   io::TensorSource files;
+  Json json;  // config.json; null for a GGUF file
   EncoderConfig config;
   layers::ModelWeights weights;
   Network network;

@@ -40,6 +40,13 @@ bool has_word(std::string_view name, std::string_view word) {
   return false;
 }
 
+/// "1_Pooling/config.json".
+bool is_in_module(const std::string& name) {
+  const std::size_t slash = name.find('/'), digits = name.find_first_not_of("0123456789");
+  return slash != std::string::npos && name.find('/', slash + 1) == std::string::npos && digits > 0 && digits < slash &&
+         name[digits] == '_';
+}
+
 class Chooser {
  public:
   Chooser(const Listing& listing, const ModelName& name, const std::function<std::string(const ListedFile&)>& read)
@@ -170,6 +177,13 @@ class Chooser {
                         name_.to_string(), name_.repository, files[0]->name, table(files)));
       add(*files[0], true);
     }
+    // sentence-transformers has a folder for each module behind the model: "1_Pooling", "2_Dense".
+    if (find("modules.json"))
+      for (const auto& [name, file] : by_name_) {
+        if (!is_in_module(name)) continue;
+        if (name.ends_with("/model.safetensors")) add(*file, true);
+        if (name.ends_with(".json") && file->bytes <= kSmallBytesMax) add(*file, false);
+      }
     return chosen;
   }
 

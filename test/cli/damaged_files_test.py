@@ -15,6 +15,7 @@ import sys
 import tempfile
 import unittest
 
+from tiny_encoder import put_encoder
 from tiny_model import put_byte_model, put_model
 
 
@@ -161,6 +162,15 @@ class Damaged(unittest.TestCase):
         flow.write_text(json.dumps({"type": "sequence", "steps": [{"type": "operation", "operation": "tensor.exp", "input": {"x": 1}}]}))
         if self.run_weft("workflow", "check", flow).returncode == 0:
             self.survives(flow, "workflow", "check", flow)
+
+    def test_text_encoders(self):
+        for name, command in (("bert", ("embed", "--text", "w9 w8")), ("modernbert-tokens", ("classify", "w9 w8")), ("deberta-v3-classes", ("rerank", "w9", "--document", "w8"))):
+            folder = self.root / f"encoder-{name}"
+            put_encoder(folder, name)
+            self.weft(command[0], folder, *command[1:], "--device", "cpu")
+            for file in ("config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json", "tokenizer.json", "model.safetensors"):
+                if (folder / file).exists():
+                    self.survives(folder / file, command[0], folder, *command[1:], "--device", "cpu", is_seen=file in ("model.safetensors", "modules.json"))
 
     def test_models(self):
         for name in ("model.gguf", "model.safetensors", "model.metatensor"):

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import unittest
 
+import tiny_encoder
 import tiny_model
 
 WEFT = sys.argv.pop(1)
@@ -53,6 +54,16 @@ class Memory(unittest.TestCase):
         self.assertEqual((self.root / "m.metatensor").stat().st_size, size)
         self.assertEqual(len(self.weft("list", "m.metatensor").splitlines()), 3)
         self.assertIn("there is no entry", self.weft("remove", "m.metatensor", ids[0], code=2))
+
+    def test_encoders_embed_too(self):
+        tiny_encoder.put_encoder(self.root / "bert", "bert")
+        self.weft("add", "e.metatensor", "bert", "--text", "w9 w8", "--text", "w30 w31 w32", "--text", "w40")
+        found = [json.loads(line) for line in self.weft("search", "e.metatensor", "w30 w31 w32", "bert", "--json").splitlines()]
+        self.assertEqual(len(found), 3)
+        # The prompt for queries stands before the query only.
+        self.assertLess(found[0]["similarity"], 0.9999)
+        self.assertEqual(len(self.weft("recall", "e.metatensor", "w9", "bert", "--tokens", 100).splitlines()), 3)
+        self.assertIn("has 62 tokens", self.weft("add", "e.metatensor", "bert", "--text", " ".join(["w9"] * 60), code=2))
 
     def test_wrong_uses(self):
         self.weft("search", "none.metatensor", "w1", self.model, code=3)
