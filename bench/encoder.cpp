@@ -103,8 +103,11 @@ int main(int count, char** arguments) {
   const std::string python = count > 1 ? arguments[1] : "/usr/bin/python3";
   const std::string machine = on_gpu ? runtime::backend_of(device).describe().hardware : std::string();
   const fs::path place = fs::temp_directory_path() / "weft-bench-encoder";
-  for (const Layers& shape : kShapes) {
-    const encoder::Model model = encoder::load(put_model(shape, place), {.device = device});
+  // Halves pay where there are tensor cores.
+  const std::vector<DType> types = on_gpu ? std::vector{DType::f32, DType::f16} : std::vector{DType::f32};
+  for (const Layers& shape : kShapes)
+    for (const DType type : types) {
+    const encoder::Model model = encoder::load(put_model(shape, place), {.device = device, .precision = type});
     fs::remove_all(place);
     for (const bool all_long : {false, true}) {
       const std::vector<std::size_t> lengths = lengths_of(all_long);
@@ -117,15 +120,15 @@ int main(int count, char** arguments) {
         list += fmt::format("{}{}", list.empty() ? "" : ",", length + 2);
       }
       const double ms = bench::best_ms([&] { (void)model.embed(texts); });
-      const double peer = bench::printed_by(fmt::format("{} {}/bench/torch_encoder.py {} {} {} {} {} {} {}", python,
+      const double peer = bench::printed_by(fmt::format("{} {}/bench/torch_encoder.py {} {} {} {} {} {} {} {}", python,
                                                         WEFT_SOURCE_FOLDER, shape.layers, shape.width, shape.heads,
-                                                        shape.inner, list, thread_count(), on_gpu ? "cuda" : "cpu"))
+                                                        shape.inner, list, thread_count(), on_gpu ? "cuda" : "cpu", weft::name_of(type)))
                               .first;
       const std::string work =
-          fmt::format("{}, {} texts of {}", shape.name, texts.size(), all_long ? "512 tokens" : "10 to 129 tokens");
+          fmt::format("{}, {}, {} texts of {}", shape.name, weft::name_of(type), texts.size(), all_long ? "512 tokens" : "10 to 129 tokens");
       fmt::print("{}: {:.2f} ms (PyTorch {:.2f}, {:.2f}x)\n", work, ms, peer, peer / ms);
       std::fflush(stdout);
-      figures::keep({"embeddings of texts, f32", work, "ms", ms, peer > 0 ? "PyTorch" : "", peer, machine});
+      figures::keep({"embeddings of texts", work, "ms", ms, peer > 0 ? "PyTorch" : "", peer, machine});
     }
-  }
+    }
 }

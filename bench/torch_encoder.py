@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of bench_encoder. usage: torch_encoder.py LAYERS WIDTH HEADS INNER LENGTHS THREADS [DEVICE]
+"""The peer of bench_encoder. usage: torch_encoder.py LAYERS WIDTH HEADS INNER LENGTHS THREADS [DEVICE [f32|f16]]
 
 Prints milliseconds for the embeddings of texts of these lengths (a list with commas), and again the same: texts are sorted by length and
 go through torch.nn.TransformerEncoder in batches of 32, padded to their longest, as sentence-transformers does; rows are means."""
@@ -11,12 +11,13 @@ from torch_timing import best_ms
 layers, width, heads, inner = map(int, sys.argv[1:5])
 lengths = sorted(map(int, sys.argv[5].split(",")), reverse=True)
 threads, device = int(sys.argv[6]), sys.argv[7] if len(sys.argv) > 7 else "cpu"
+type_ = torch.float16 if sys.argv[8:] == ["f16"] else torch.float32
 torch.set_num_threads(threads)
 torch.backends.cuda.matmul.allow_tf32 = False
 layer = torch.nn.TransformerEncoderLayer(width, heads, inner, activation="gelu", batch_first=True)
-model = torch.nn.TransformerEncoder(layer, layers).to(device).eval()
-words, places = (torch.nn.Embedding(n, width).to(device) for n in (1000, 512))
-norm = torch.nn.LayerNorm(width).to(device)
+model = torch.nn.TransformerEncoder(layer, layers).to(device, type_).eval()
+words, places = (torch.nn.Embedding(n, width).to(device, type_) for n in (1000, 512))
+norm = torch.nn.LayerNorm(width).to(device, type_)
 
 
 def embed():
@@ -29,7 +30,7 @@ def embed():
             x = norm(words(tokens) + places.weight[:batch[0]])
             x = model(x, src_key_padding_mask=hidden if hidden.any() else None)
             x = x.masked_fill(hidden[..., None], 0)
-            rows.append(torch.nn.functional.normalize(x.sum(1) / (~hidden).sum(1, keepdim=True)))
+            rows.append(torch.nn.functional.normalize(x.float().sum(1) / (~hidden).sum(1, keepdim=True)))
         return torch.cat(rows).cpu()
 
 

@@ -32,6 +32,9 @@ std::string_view name_of(Task task);
 struct LoadOptions {
   Device device = default_device();
   Extent length = 0;  ///< most tokens of a text; 0: as the model's files say
+  /// f16 or bf16: products and attention take values of this type, on tensor cores where the device has them, and sum in f32; weights
+  /// of products are kept in it. Norms, sums and what comes out stay f32.
+  DType precision = DType::f32;
 };
 
 /// What to do with a text that has more tokens than the model reads.
@@ -134,7 +137,8 @@ class Model {
 
 /// A Hugging Face or sentence-transformers folder with config.json, tokenizer.json and safetensors, or a GGUF file.
 /// Families: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ELECTRA, ALBERT, DistilBERT, MPNet, the encoders of T5 and mT5, DeBERTa v2 and v3,
-/// Nomic BERT, GTE, ModernBERT, EuroBERT, EmbeddingGemma. Errors: FileError that names file, place and cure.
+/// Nomic BERT, GTE, ModernBERT, EuroBERT, EmbeddingGemma. Errors: FileError that names file, place and cure; UsageError for a length
+/// or precision that cannot be.
 Model load(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// Whether a path is that of a text encoder, by its config.json or metadata; false for what cannot be read.

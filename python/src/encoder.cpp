@@ -6,6 +6,7 @@
 #include "handle.hpp"
 #include "nanobind/stl/filesystem.h"
 #include "nanobind/stl/map.h"
+#include "weft/error.hpp"
 
 namespace weft::python {
 namespace {
@@ -87,11 +88,13 @@ void bind_encoder(nb::module_& m) {
       .def("describe", &Model::describe);
   m.def(
       "_load_text_encoder",
-      [](const std::filesystem::path& path, nb::object device, Extent length) {
+      [](const std::filesystem::path& path, nb::object device, Extent length, const std::string& precision) {
         const Device on = device_or_default(device);
-        return without_gil([&] { return encoder::load(path, {.device = on, .length = length}); });
+        const std::optional<DType> type = dtype_from_name(precision);
+        if (!type) throw UsageError("encoder: the precision \"" + precision + "\" is not known; choose f32, f16 or bf16");
+        return without_gil([&] { return encoder::load(path, {.device = on, .length = length, .precision = *type}); });
       },
-      nb::arg("path"), nb::arg("device").none(), nb::arg("length"));
+      nb::arg("path"), nb::arg("device").none(), nb::arg("length"), nb::arg("precision"));
 }
 
 }  // namespace weft::python

@@ -46,6 +46,8 @@ class Encoders(unittest.TestCase):
         self.assertEqual(model.prompts, {"document": "", "query": "w20 w21 "})
         self.assertEqual(model.encode(case["texts"][0]), case["ids"][0])
         self.assertEqual(model.embed(case["texts"], width=8).shape, (5, 8))
+        halves = encoder.load(self.folder, device="cpu", precision="f16")
+        np.testing.assert_allclose(halves.embed(case["texts"]).numpy(), case["embeddings"], atol=5e-3)
         long = " ".join(["w9"] * 60)
         with self.assertRaisesRegex(weft.UsageError, "has 62 tokens"):
             model.embed([long])

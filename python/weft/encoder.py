@@ -142,7 +142,8 @@ class Model:
         return str(self._native.describe())
 
 
-def load(path: Path, *, device: DeviceLike | None = None, length: int = 0) -> Model:
+def load(path: Path, *, device: DeviceLike | None = None, length: int = 0, precision: str = "f32") -> Model:
     """A Hugging Face or sentence-transformers folder, or a GGUF file. `length`: most tokens of a text; 0: as the model's files say.
+    `precision`: f16 or bf16 for products and attention on tensor cores, with sums in f32.
     FileError that names file, place and cure."""
-    return Model(_weft._load_text_encoder(path, device, length))
+    return Model(_weft._load_text_encoder(path, device, length, precision))

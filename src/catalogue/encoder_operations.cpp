@@ -95,7 +95,7 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
   family.add(
       "label", Kind::query, "The tokens of a text with their classes, and what they name together.",
       R"("text": {"type": "string"})", R"(, "text")",
-      R"({"type": "object", "required": ["tokens", "entities"], "properties": {"tokens": {"type": "array"}, "entities": {"type": "array"}}})",
+      R"({"type": "object", "required": ["tokens", "entities"], "properties": {"tokens": {"type": "array", "items": {"type": "object"}}, "entities": {"type": "array", "items": {"type": "object"}}}})",
       "run", [use = family.use()](Context& call) {
         const std::string& text = call.input("text").string();
         return use(call, [&](const encoder::Model& model) {
@@ -113,7 +113,7 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
       });
   family.add("fill", Kind::query, "The most probable tokens for each mask in a text.",
              fmt::format(R"("text": {{"type": "string"}}, {})", kCount), R"(, "text")",
-             R"({"type": "object", "required": ["masks"], "properties": {"masks": {"type": "array"}}})", "run",
+             R"({"type": "object", "required": ["masks"], "properties": {"masks": {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}}})", "run",
              [use = family.use()](Context& call) {
                const Value& in = call.input();
                return use(call, [&](const encoder::Model& model) {

@@ -10,6 +10,7 @@
 #include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
+#include "cli/text_encoder.hpp"
 #include "weft/device.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
@@ -25,7 +26,7 @@ struct EmbedRequest {
   std::vector<std::filesystem::path> images;
   std::filesystem::path lines;
   std::vector<std::string> texts;
-  std::string prompt;
+  std::string prompt, precision = "f32";
   Extent width = 0;
   bool json = false, cut = false;
 };
@@ -66,7 +67,7 @@ int embed_texts(const EmbedRequest& request) {
   const std::vector<std::string> texts = texts_and_lines("weft embed", "--text", request.texts, request.lines);
   use_threads(request.model);
   const encoder::Model model =
-      encoder::load(model_path(request.model.path), {.device = parse_device(request.model.device)});
+      load_text_encoder(model_path(request.model.path), parse_device(request.model.device), request.precision);
   encoder::EmbedOptions how{.width = request.width,
                             .too_long = request.cut ? encoder::TooLong::cut : encoder::TooLong::error};
   if (!request.prompt.empty()) how.prompt = request.prompt;
@@ -84,8 +85,8 @@ int embed_texts(const EmbedRequest& request) {
 
 int embed(const EmbedRequest& request) {
   if (encoder::is_encoder(model_path(request.model.path))) return embed_texts(request);
-  if (!request.prompt.empty() || request.width != 0 || request.cut || !request.lines.empty())
-    throw UsageError("weft embed: --prompt, --width, --cut and --lines are for text encoders, such as BERT");
+  if (!request.prompt.empty() || request.width != 0 || request.cut || request.precision != "f32" || !request.lines.empty())
+    throw UsageError("weft embed: --prompt, --width, --cut, --precision and --lines are for text encoders, such as BERT");
   if (request.images.empty() && request.texts.empty())
     throw UsageError("weft embed: give images with --image, texts with --text, or both");
   for (const std::string& text : request.texts) require_utf8_text(text, "--text");
@@ -137,6 +138,7 @@ void set_up_embed(CLI::App& app, Action& action) {
   app.add_option("--prompt", r.prompt, "name of one of the text encoder's prompts, such as query");
   app.add_option("--width", r.width, "the first columns alone; 0: all")->check(CLI::NonNegativeNumber);
   app.add_flag("--cut", r.cut, "cut texts that have more tokens than the text encoder reads");
+  add_encoder_precision(app, r.precision);
   app.add_flag("--json", r.json, "embeddings and probabilities as JSON");
   app.add_option("--device", r.model.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--threads", r.model.threads, "CPU threads; 0: one for each core")->capture_default_str();

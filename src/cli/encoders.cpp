@@ -8,6 +8,7 @@
 #include "cli/input.hpp"
 #include "cli/language_model.hpp"
 #include "cli/output.hpp"
+#include "cli/text_encoder.hpp"
 #include "weft/device.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 struct EncoderRequest {
   ModelOptions model;
-  std::string text, pair;
+  std::string text, pair, precision = "f32";
   std::vector<std::string> documents;
   std::filesystem::path lines;
   std::size_t count = 0;
@@ -26,7 +27,7 @@ struct EncoderRequest {
 
 encoder::Model load_encoder(const EncoderRequest& request) {
   use_threads(request.model);
-  return encoder::load(model_path(request.model.path), {.device = parse_device(request.model.device)});
+  return load_text_encoder(model_path(request.model.path), parse_device(request.model.device), request.precision);
 }
 
 void put_json(const nlohmann::ordered_json& json) { put_text(json_text(json, -1) + "\n"); }
@@ -119,6 +120,7 @@ int classify(const EncoderRequest& request) {
 void add_common(CLI::App& app, EncoderRequest& r) {
   app.footer("docs/encoders.md lists the models.");
   app.add_flag("--json", r.json, "as JSON");
+  add_encoder_precision(app, r.precision);
   app.add_option("--device", r.model.device, "auto, cpu, webgpu or webgpu:INDEX")->capture_default_str();
   app.add_option("--threads", r.model.threads, "CPU threads; 0: one for each core")->capture_default_str();
 }

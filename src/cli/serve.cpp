@@ -15,6 +15,7 @@
 #include "cli/network.hpp"
 #include "cli/output.hpp"
 #include "cli/stop_on_interrupt.hpp"
+#include "cli/text_encoder.hpp"
 #include "weft/device.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
@@ -29,7 +30,7 @@ struct OpenAiRequest {
   std::filesystem::path transcriber, voice;  // folders of speech models
   std::filesystem::path encoder, reranker;   // of text encoders
   std::filesystem::path detector;            // a file; empty: all of a sound is heard
-  std::string host = "127.0.0.1", alias, origin;
+  std::string host = "127.0.0.1", alias, origin, encoder_precision = "f32";
   int port = 8080, sequences = 4;
   std::size_t queue = 64;
   int grace_seconds = 20;
@@ -140,7 +141,7 @@ int serve_model(OpenAiRequest request) {
        {std::pair(&request.encoder, options.has_encoder), std::pair(&request.reranker, options.has_reranker)}) {
     if (!is_one) continue;
     tell_loading(*path);
-    encoder::Model model = encoder::load(*path, {.device = load.device});
+    encoder::Model model = load_text_encoder(*path, load.device, request.encoder_precision);
     const std::string& name = names.emplace_back(name_of_model(*path));
     if (path == &request.encoder) {
       server->set_encoder(std::move(model), name);
@@ -185,6 +186,7 @@ void set_up_serve(CLI::App& app, Action& action) {
   app.add_option("--encoder", r.encoder,
                  "folder of a text encoder for /v1/embeddings; it may also be the model itself");
   app.add_option("--reranker", r.reranker, "folder of a cross-encoder for /v1/rerank; it may also be the model itself");
+  add_encoder_precision(app, r.encoder_precision);
   app.add_option("--host", r.host, "IP address to listen on; 0.0.0.0: all of this machine")->capture_default_str();
   app.add_option("--port", r.port, "port to listen on; 0: any that is free")
       ->capture_default_str()

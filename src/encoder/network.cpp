@@ -180,7 +180,7 @@ Tensor Network::attended(const Layer& layer, const Tensor& x, const Padded& text
     const int parts = 1 + int{config_.has_position_keys} + int{config_.has_position_queries};
     options.scale = 1 / std::sqrt(static_cast<double>(config_.head_width * parts));
     if (const Tensor scores = disentangled_scores(layer, heads, distances); scores.defined())
-      options.mask = scores * options.scale;
+      options.mask = cast(scores, DType::f32) * options.scale;
   }
   const Tensor y = attention(heads.q, heads.k, heads.v, options);
   return layer.o(reshape(permute(y, {0, 2, 1, 3}), {x.dim(0), config_.heads * config_.head_width}));

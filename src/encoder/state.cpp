@@ -8,7 +8,9 @@
 #include "io/tensor_source.hpp"
 #include "text/chat_template.hpp"
 #include "text/load_tokenizer.hpp"
+#include "weft/autocast.hpp"
 #include "weft/error.hpp"
+#include "weft/ops.hpp"
 
 namespace weft::encoder::detail {
 namespace {
@@ -38,6 +40,17 @@ text::Tokenizer tokenizer_of(const fs::path& whole, const fs::path& transformer)
   return text::load_tokenizer(is_beside ? whole : transformer);
 }
 
+DType checked_precision(DType type) {
+  if (type == DType::f32 || type == DType::f16 || type == DType::bf16) return type;
+  throw UsageError(fmt::format("encoder: a precision of {}; choose f32, f16 or bf16", weft::name_of(type)));
+}
+
+layers::ModelWeights weights_of(const io::TensorSource& files, const LoadOptions& options) {
+  layers::ModelWeights weights(files, options.device);
+  weights.use_matrices_of(options.precision);
+  return weights;
+}
+
 std::string mask_of(const fs::path& path, const text::Tokenizer& tokenizer) {
   std::string mask;
   if (fs::is_directory(path))
@@ -59,7 +72,8 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
       files(io::TensorSource::open(transformer)),
       json(config_json(transformer, files)),
       config(config_of(json, transformer, files)),
-      weights(files, options.device),
+      precision(checked_precision(options.precision)),
+      weights(weights_of(files, options)),
       network(config, names_of(config, files), weights),
       task(task_of(json, config, files)),
       tokenizer(tokenizer_of(whole, transformer)) {
@@ -81,29 +95,31 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
         fmt::format("encoder: a length of {} tokens; the model reads at most {}", options.length, config.length));
   if (options.length > 0) length = options.length;
 
-  const auto texts_of = [](std::span<const Tensor> a) { return Padded{a[0], a.size() > 2 ? a[2] : Tensor(), a[1]}; };
-  embed_pass.emplace([this, texts_of](std::span<const Tensor> a) {
-    const Padded texts = texts_of(a);
-    return std::vector<Tensor>{modules.embedded(network.states(texts), texts)};
-  });
-  states_pass.emplace([this, texts_of](std::span<const Tensor> a) {
-    const Padded texts = texts_of(a);
-    return std::vector<Tensor>{reshape(network.states(texts), {texts.texts(), texts.length(), config.hidden})};
-  });
-  class_pass.emplace([this, texts_of](std::span<const Tensor> a) {
-    const Padded texts = texts_of(a);
-    return std::vector<Tensor>{class_head(network.states(texts), texts)};
-  });
-  token_pass.emplace([this, texts_of](std::span<const Tensor> a) {
-    const Padded texts = texts_of(a);
-    const Tensor scores = token_head(network.states(texts));
-    return std::vector<Tensor>{reshape(scores, {texts.texts(), texts.length(), scores.dim(1)})};
-  });
+  // Of tokens, lengths, and types where there are any; what a function gives for them arrives in f32.
+  const auto pass = [this](auto function) {
+    return [this, function](std::span<const Tensor> a) {
+      const Autocast scope(precision);
+      const Padded texts{a[0], has_types() ? a[2] : Tensor(), a[1]};
+      return std::vector<Tensor>{cast(function(texts, network.states(texts), a.back()), DType::f32)};
+    };
+  };
+  embed_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
+    return modules.embedded(states, texts);
+  }));
+  states_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
+    return reshape(states, {texts.texts(), texts.length(), config.hidden});
+  }));
+  class_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
+    return class_head(states, texts);
+  }));
+  token_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
+    const Tensor scores = token_head(states);
+    return reshape(scores, {texts.texts(), texts.length(), scores.dim(1)});
+  }));
   // The places of the masks come last.
-  mask_pass.emplace([this, texts_of](std::span<const Tensor> a) {
-    const Padded texts = texts_of(a.first(a.size() - 1));
-    return std::vector<Tensor>{mask_head(embedding(network.states(texts), a.back()))};
-  });
+  mask_pass.emplace(pass([this](const Padded&, const Tensor& states, const Tensor& places) {
+    return mask_head(embedding(states, places));
+  }));
 }
 
 void ModelState::require(Task wanted) const {

@@ -27,6 +27,7 @@ struct ModelState {
   io::TensorSource files;
   Json json;  // config.json; null for a GGUF file
   EncoderConfig config;
+  DType precision;
   layers::ModelWeights weights;
   Network network;
   Task task;

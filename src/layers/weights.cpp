@@ -51,6 +51,12 @@ Tensor ModelWeights::matrix(const std::string& name, const Shape& shape) {
   const io::SourceTensor* found = checked(name, shape);
   if (!found) return {};
   const Shape flat = matrix_shape(shape);
+  if (matrix_type_ != DType::f32) {
+    const Tensor whole = dense(name, shape);
+    const auto count = static_cast<std::size_t>(shape.numel());
+    bytes_ -= count * sizeof(float) - bytes_of(matrix_type_, count);
+    return whole.defined() ? cast(reshape(whole, flat), matrix_type_).eval() : Tensor();
+  }
   if (*found->type == BlockType::f32 || !can_pack(*found->type, device_) || !rows_divide(*found->type, flat[1]))
     return is_planned_ ? dense(name, shape) : reshape(dense(name, shape), flat).eval();
   if (is_planned_) {

@@ -28,6 +28,8 @@ class ModelWeights {
   Tensor matrix(const std::string& name, const Shape& shape);
   /// FileError that lists every tensor that is missing, has another shape or a type that cannot be read.
   void require_all() const;
+  /// From here on, matrices become dense tensors of this type (f16 or bf16), whatever the file has.
+  void use_matrices_of(DType type) { matrix_type_ = type; }
   std::uint64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   const io::TensorSource& source() const { return source_; }
@@ -39,6 +41,7 @@ class ModelWeights {
   Device device_;
   std::function<std::string(const std::string&)> shown_;
   bool is_planned_;
+  DType matrix_type_ = DType::f32;  // f32: as the file has them
   std::string problems_;
   int problem_count_ = 0;
   std::uint64_t bytes_ = 0;

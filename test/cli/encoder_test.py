@@ -57,6 +57,8 @@ class Encoders(unittest.TestCase):
         length = math.sqrt(sum(x * x for x in rows[0][:8]))
         for a, b in zip(narrow, rows[0]):
             self.assertAlmostEqual(a, b / length, places=5)
+        halves = self.json_of("embed", self.folder / "bert", "--text", "w9 w8", "--precision", "f16")["texts"][0]["embedding"]
+        self.assertLess(max(abs(a - b) for a, b in zip(halves, rows[0])), 5e-3)
         query = self.json_of("embed", self.folder / "bert", "--text", "w9 w8", "--prompt", "query")["texts"][0]["embedding"]
         self.assertNotEqual(query, rows[0])
 
@@ -85,6 +87,7 @@ class Encoders(unittest.TestCase):
         self.refused(USAGE, "has 62 tokens, and the model reads 50", "embed", self.folder / "bert", "--text", long)
         self.assertEqual(weft("embed", self.folder / "bert", "--text", long, "--cut").returncode, OK)
         self.refused(USAGE, "no prompt", "embed", self.folder / "bert", "--text", "w9", "--prompt", "question")
+        self.refused(USAGE, "--precision", "embed", self.folder / "bert", "--text", "w9", "--precision", "f64")
         self.refused(USAGE, "there are no texts", "embed", self.folder / "bert")
         self.refused(USAGE, "images want a model such as CLIP", "embed", self.folder / "bert", "--text", "w9", "--image", "x.png")
         self.refused(USAGE, "has no head to classify", "rerank", self.folder / "bert", "w9", "--document", "w8")

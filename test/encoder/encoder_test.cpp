@@ -25,10 +25,10 @@ void expect_near(const Tensor& made, const Json& rows, double bound) {
   EXPECT_LT(worst, bound);
 }
 
-Model tiny(const std::string& name, Device device = kCpu) {
+Model tiny(const std::string& name, Device device = kCpu, DType precision = DType::f32) {
   const TemporaryFolder folder;
   test::put_encoder(test::encoder_case(name), name, folder.path());
-  return load(folder.path(), {.device = device});
+  return load(folder.path(), {.device = device, .precision = precision});
 }
 
 void expect_as_golden(const Model& model, const Json& golden, double bound) {
@@ -99,6 +99,24 @@ TEST(Encoder, AllFamiliesGiveWhatTransformersGives) {
       EXPECT_EQ(model.encode(texts[i]), golden["ids"][i].get<std::vector<std::int32_t>>());
     expect_as_golden(model, golden, 2e-5);
   }
+}
+
+TEST(Encoder, HalvesStayClose) {
+  for (const char* name : {"bert", "mpnet", "t5-gated", "deberta-v3-classes", "modernbert-tokens", "bert-masks", "embeddinggemma"}) {
+    SCOPED_TRACE(name);
+    const Json golden = test::encoder_case(name);
+    const std::vector<float> exact = tiny(name).states(golden["texts"][2].get<std::string>()).to_vector<float>();
+    for (const auto& [type, bound] : {std::pair(DType::f16, 0.02), std::pair(DType::bf16, 0.15)}) {
+      const Model model = tiny(name, kCpu, type);
+      const std::vector<float> near = model.states(golden["texts"][2].get<std::string>()).to_vector<float>();
+      double worst = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::abs(double{near[i]} - double{exact[i]}));
+      EXPECT_LT(worst, bound);
+      EXPECT_GT(worst, 0);
+      if (type == DType::f16 && model.task() != Task::label_tokens) expect_as_golden(model, golden, bound);
+    }
+  }
+  EXPECT_NE(message_of([] { (void)tiny("bert", kCpu, DType::f64); }).find("f32, f16 or bf16"), std::string::npos);
 }
 
 TEST(Encoder, ADeviceGivesWhatTheCpuGives) {

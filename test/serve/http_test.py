@@ -221,7 +221,7 @@ class Server(unittest.TestCase):
                                               headers={"Authorization": f"Bearer {token}"} if token is not None else {})
                     self.assertEqual((status, answer["error"]["code"]), (401, "UNAUTHENTICATED"), (name, token))
                     refused += 1
-            if name not in ("model.list", "speech.list", "vision.list"):  # open to all who have a token; they list what they may see
+            if name not in ("model.list", "speech.list", "vision.list", "encoder.list"):  # open to all who have a token; they list what they may see
                 status, answer = self.call(name, value, token=WEAK)
                 if status == 200:  # a stream has begun
                     self.assertIn("ACCESS_DENIED", answer, name)

@@ -150,6 +150,14 @@ class Turns {
   std::vector<Turn> turns_;
 };
 
+/// sqrt(a^2 + b^2) without overflow. std::hypot has another symbol since glibc 2.35, and programs built with it run on no older one.
+double length_of(double a, double b) {
+  const double large = std::max(std::fabs(a), std::fabs(b)), small = std::min(std::fabs(a), std::fabs(b));
+  if (large == 0) return 0;
+  const double ratio = small / large;
+  return large * std::sqrt(1 + ratio * ratio);
+}
+
 // Makes T diagonal by QL steps with implicit shifts; the rotations go into `turns`. False if it does not converge.
 bool make_diagonal(std::vector<double>& d, std::vector<double> e, Turns& turns) {
   const std::size_t n = d.size();
@@ -163,12 +171,12 @@ bool make_diagonal(std::vector<double>& d, std::vector<double> e, Turns& turns) 
         ++m;
       if (m == l) break;
       if (step == kStepsMax) return false;
-      const double slope = (d[l + 1] - d[l]) / (2 * e[l]), root = std::hypot(slope, 1.0);
+      const double slope = (d[l + 1] - d[l]) / (2 * e[l]), root = length_of(slope, 1);
       double g = d[m] - d[l] + e[l] / (slope + (slope < 0 ? -root : root));
       double s = 1, c = 1, p = 0;
       std::size_t i = m;
       while (i-- > l) {
-        const double f = s * e[i], b = c * e[i], r = std::hypot(f, g);
+        const double f = s * e[i], b = c * e[i], r = length_of(f, g);
         e[i + 1] = r;
         if (r == 0) {  // the matrix falls apart here
           d[i + 1] -= p;
