@@ -107,28 +107,29 @@ int main(int count, char** arguments) {
   const std::vector<DType> types = on_gpu ? std::vector{DType::f32, DType::f16} : std::vector{DType::f32};
   for (const Layers& shape : kShapes)
     for (const DType type : types) {
-    const encoder::Model model = encoder::load(put_model(shape, place), {.device = device, .precision = type});
-    fs::remove_all(place);
-    for (const bool all_long : {false, true}) {
-      const std::vector<std::size_t> lengths = lengths_of(all_long);
-      std::vector<std::string> texts;
-      std::string list;
-      for (const std::size_t length : lengths) {
-        std::string text;
-        for (std::size_t i = 0; i < length; ++i) text += fmt::format("w{} ", 4 + (i * 31 + length) % 900);
-        texts.push_back(text);
-        list += fmt::format("{}{}", list.empty() ? "" : ",", length + 2);
+      const encoder::Model model = encoder::load(put_model(shape, place), {.device = device, .precision = type});
+      fs::remove_all(place);
+      for (const bool all_long : {false, true}) {
+        const std::vector<std::size_t> lengths = lengths_of(all_long);
+        std::vector<std::string> texts;
+        std::string list;
+        for (const std::size_t length : lengths) {
+          std::string text;
+          for (std::size_t i = 0; i < length; ++i) text += fmt::format("w{} ", 4 + (i * 31 + length) % 900);
+          texts.push_back(text);
+          list += fmt::format("{}{}", list.empty() ? "" : ",", length + 2);
+        }
+        const double ms = bench::best_ms([&] { (void)model.embed(texts); });
+        const double peer =
+            bench::printed_by(fmt::format("{} {}/bench/torch_encoder.py {} {} {} {} {} {} {} {}", python,
+                                          WEFT_SOURCE_FOLDER, shape.layers, shape.width, shape.heads, shape.inner, list,
+                                          thread_count(), on_gpu ? "cuda" : "cpu", weft::name_of(type)))
+                .first;
+        const std::string work = fmt::format("{}, {}, {} texts of {}", shape.name, weft::name_of(type), texts.size(),
+                                             all_long ? "512 tokens" : "10 to 129 tokens");
+        fmt::print("{}: {:.2f} ms (PyTorch {:.2f}, {:.2f}x)\n", work, ms, peer, peer / ms);
+        std::fflush(stdout);
+        figures::keep({"embeddings of texts", work, "ms", ms, peer > 0 ? "PyTorch" : "", peer, machine});
       }
-      const double ms = bench::best_ms([&] { (void)model.embed(texts); });
-      const double peer = bench::printed_by(fmt::format("{} {}/bench/torch_encoder.py {} {} {} {} {} {} {} {}", python,
-                                                        WEFT_SOURCE_FOLDER, shape.layers, shape.width, shape.heads,
-                                                        shape.inner, list, thread_count(), on_gpu ? "cuda" : "cpu", weft::name_of(type)))
-                              .first;
-      const std::string work =
-          fmt::format("{}, {}, {} texts of {}", shape.name, weft::name_of(type), texts.size(), all_long ? "512 tokens" : "10 to 129 tokens");
-      fmt::print("{}: {:.2f} ms (PyTorch {:.2f}, {:.2f}x)\n", work, ms, peer, peer / ms);
-      std::fflush(stdout);
-      figures::keep({"embeddings of texts", work, "ms", ms, peer > 0 ? "PyTorch" : "", peer, machine});
-    }
     }
 }

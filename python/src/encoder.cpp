@@ -91,7 +91,8 @@ void bind_encoder(nb::module_& m) {
       [](const std::filesystem::path& path, nb::object device, Extent length, const std::string& precision) {
         const Device on = device_or_default(device);
         const std::optional<DType> type = dtype_from_name(precision);
-        if (!type) throw UsageError("encoder: the precision \"" + precision + "\" is not known; choose f32, f16 or bf16");
+        if (!type)
+          throw UsageError("encoder: the precision \"" + precision + "\" is not known; choose f32, f16 or bf16");
         return without_gil([&] { return encoder::load(path, {.device = on, .length = length, .precision = *type}); });
       },
       nb::arg("path"), nb::arg("device").none(), nb::arg("length"), nb::arg("precision"));

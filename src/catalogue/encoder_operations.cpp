@@ -111,24 +111,25 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
           return Value::object({{"tokens", std::move(tokens)}, {"entities", std::move(entities)}});
         });
       });
-  family.add("fill", Kind::query, "The most probable tokens for each mask in a text.",
-             fmt::format(R"("text": {{"type": "string"}}, {})", kCount), R"(, "text")",
-             R"({"type": "object", "required": ["masks"], "properties": {"masks": {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}}})", "run",
-             [use = family.use()](Context& call) {
-               const Value& in = call.input();
-               return use(call, [&](const encoder::Model& model) {
-                 Value::Array masks;
-                 for (const auto& fills :
-                      model.fill_masks(in["text"].string(), static_cast<std::size_t>(in["count"].integer()))) {
-                   Value::Array row;
-                   for (const encoder::Fill& each : fills)
-                     row.push_back(Value::object(
-                         {{"token", each.token}, {"text", each.text}, {"probability", each.probability}}));
-                   masks.push_back(std::move(row));
-                 }
-                 return Value::object({{"masks", std::move(masks)}});
-               });
-             });
+  family.add(
+      "fill", Kind::query, "The most probable tokens for each mask in a text.",
+      fmt::format(R"("text": {{"type": "string"}}, {})", kCount), R"(, "text")",
+      R"({"type": "object", "required": ["masks"], "properties": {"masks": {"type": "array", "items": {"type": "array", "items": {"type": "object"}}}}})",
+      "run", [use = family.use()](Context& call) {
+        const Value& in = call.input();
+        return use(call, [&](const encoder::Model& model) {
+          Value::Array masks;
+          for (const auto& fills :
+               model.fill_masks(in["text"].string(), static_cast<std::size_t>(in["count"].integer()))) {
+            Value::Array row;
+            for (const encoder::Fill& each : fills)
+              row.push_back(
+                  Value::object({{"token", each.token}, {"text", each.text}, {"probability", each.probability}}));
+            masks.push_back(std::move(row));
+          }
+          return Value::object({{"masks", std::move(masks)}});
+        });
+      });
 }
 
 }  // namespace weft::operations

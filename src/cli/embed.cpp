@@ -85,8 +85,10 @@ int embed_texts(const EmbedRequest& request) {
 
 int embed(const EmbedRequest& request) {
   if (encoder::is_encoder(model_path(request.model.path))) return embed_texts(request);
-  if (!request.prompt.empty() || request.width != 0 || request.cut || request.precision != "f32" || !request.lines.empty())
-    throw UsageError("weft embed: --prompt, --width, --cut, --precision and --lines are for text encoders, such as BERT");
+  if (!request.prompt.empty() || request.width != 0 || request.cut || request.precision != "f32" ||
+      !request.lines.empty())
+    throw UsageError(
+        "weft embed: --prompt, --width, --cut, --precision and --lines are for text encoders, such as BERT");
   if (request.images.empty() && request.texts.empty())
     throw UsageError("weft embed: give images with --image, texts with --text, or both");
   for (const std::string& text : request.texts) require_utf8_text(text, "--text");

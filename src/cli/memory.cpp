@@ -82,10 +82,9 @@ int recall(const MemoryRequest& r) {
   const memory::Store store = memory::Store::load(r.memory);
   const TextEmbedder model(r.model);
   const memory::Recall recall =
-      store.recall(query_of(r, model),
-                   {.token_budget = r.tokens,
-                    .tokens = [&](std::string_view text) { return model.tokens(text); },
-                    .search = search_options(r)});
+      store.recall(query_of(r, model), {.token_budget = r.tokens,
+                                        .tokens = [&](std::string_view text) { return model.tokens(text); },
+                                        .search = search_options(r)});
   put_foreign(recall.text);
   return kOk;
 }

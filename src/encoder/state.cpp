@@ -103,15 +103,13 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
       return std::vector<Tensor>{cast(function(texts, network.states(texts), a.back()), DType::f32)};
     };
   };
-  embed_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
-    return modules.embedded(states, texts);
-  }));
+  embed_pass.emplace(pass(
+      [this](const Padded& texts, const Tensor& states, const Tensor&) { return modules.embedded(states, texts); }));
   states_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
     return reshape(states, {texts.texts(), texts.length(), config.hidden});
   }));
-  class_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
-    return class_head(states, texts);
-  }));
+  class_pass.emplace(
+      pass([this](const Padded& texts, const Tensor& states, const Tensor&) { return class_head(states, texts); }));
   token_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
     const Tensor scores = token_head(states);
     return reshape(scores, {texts.texts(), texts.length(), scores.dim(1)});

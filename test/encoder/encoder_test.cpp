@@ -102,7 +102,8 @@ TEST(Encoder, AllFamiliesGiveWhatTransformersGives) {
 }
 
 TEST(Encoder, HalvesStayClose) {
-  for (const char* name : {"bert", "mpnet", "t5-gated", "deberta-v3-classes", "modernbert-tokens", "bert-masks", "embeddinggemma"}) {
+  for (const char* name :
+       {"bert", "mpnet", "t5-gated", "deberta-v3-classes", "modernbert-tokens", "bert-masks", "embeddinggemma"}) {
     SCOPED_TRACE(name);
     const Json golden = test::encoder_case(name);
     const std::vector<float> exact = tiny(name).states(golden["texts"][2].get<std::string>()).to_vector<float>();
@@ -110,7 +111,8 @@ TEST(Encoder, HalvesStayClose) {
       const Model model = tiny(name, kCpu, type);
       const std::vector<float> near = model.states(golden["texts"][2].get<std::string>()).to_vector<float>();
       double worst = 0;
-      for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::abs(double{near[i]} - double{exact[i]}));
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        worst = std::max(worst, std::abs(double{near[i]} - double{exact[i]}));
       EXPECT_LT(worst, bound);
       EXPECT_GT(worst, 0);
       if (type == DType::f16 && model.task() != Task::label_tokens) expect_as_golden(model, golden, bound);
