@@ -1,4 +1,5 @@
 // Text encoders as operations.
+#include "catalogue/encoder_values.hpp"
 #include "catalogue/sense_family.hpp"
 #include "weft/encoder.hpp"
 
@@ -28,10 +29,6 @@ Value describe_encoder(const encoder::Model& model) {
 
 encoder::TooLong too_long(const Value& in) {
   return in["cut"].boolean() ? encoder::TooLong::cut : encoder::TooLong::error;
-}
-
-Value label_value(const encoder::Label& label) {
-  return Value::object({{"index", label.index}, {"name", label.name}, {"probability", label.probability}});
 }
 
 }  // namespace
@@ -68,12 +65,9 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
         const Value &in = call.input(), *count = in.find("count");
         const std::vector<std::string> documents = texts_of(in["documents"]);
         return use(call, [&](const encoder::Model& model) {
-          Value::Array ranked;
-          for (const encoder::Ranked& each :
-               model.rerank(in["query"].string(), documents, count ? static_cast<std::size_t>(count->integer()) : 0))
-            ranked.push_back(
-                Value::object({{"index", each.index}, {"score", each.score}, {"probability", each.probability}}));
-          return Value::object({{"ranked", std::move(ranked)}});
+          return Value::object(
+              {{"ranked", to_value(model.rerank(in["query"].string(), documents,
+                                                count ? static_cast<std::size_t>(count->integer()) : 0))}});
         });
       });
   family.add(
@@ -84,12 +78,10 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
       "run", [use = family.use()](Context& call) {
         const Value &in = call.input(), *pair = in.find("pair");
         return use(call, [&](const encoder::Model& model) {
-          Value::Array labels;
-          for (const encoder::Label& label :
-               model.classify(in["text"].string(), static_cast<std::size_t>(in["count"].integer()),
-                              pair ? std::string_view(pair->string()) : std::string_view(), too_long(in)))
-            labels.push_back(label_value(label));
-          return Value::object({{"labels", std::move(labels)}});
+          return Value::object(
+              {{"labels",
+                to_value(model.classify(in["text"].string(), static_cast<std::size_t>(in["count"].integer()),
+                                        pair ? std::string_view(pair->string()) : std::string_view(), too_long(in)))}});
         });
       });
   family.add(
@@ -99,16 +91,8 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
       "run", [use = family.use()](Context& call) {
         const std::string& text = call.input("text").string();
         return use(call, [&](const encoder::Model& model) {
-          Value::Array tokens, entities;
-          for (const encoder::TokenLabel& each : model.label_tokens(text))
-            tokens.push_back(Value::object({{"text", each.text}, {"label", label_value(each.label)}}));
-          for (const encoder::Entity& each : model.entities(text))
-            entities.push_back(Value::object({{"name", each.name},
-                                              {"text", each.text},
-                                              {"probability", each.probability},
-                                              {"first_token", each.first_token},
-                                              {"tokens", each.tokens}}));
-          return Value::object({{"tokens", std::move(tokens)}, {"entities", std::move(entities)}});
+          return Value::object(
+              {{"tokens", to_value(model.label_tokens(text))}, {"entities", to_value(model.entities(text))}});
         });
       });
   family.add(
@@ -118,16 +102,8 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
       "run", [use = family.use()](Context& call) {
         const Value& in = call.input();
         return use(call, [&](const encoder::Model& model) {
-          Value::Array masks;
-          for (const auto& fills :
-               model.fill_masks(in["text"].string(), static_cast<std::size_t>(in["count"].integer()))) {
-            Value::Array row;
-            for (const encoder::Fill& each : fills)
-              row.push_back(
-                  Value::object({{"token", each.token}, {"text", each.text}, {"probability", each.probability}}));
-            masks.push_back(std::move(row));
-          }
-          return Value::object({{"masks", std::move(masks)}});
+          return Value::object({{"masks", to_value(model.fill_masks(
+                                              in["text"].string(), static_cast<std::size_t>(in["count"].integer())))}});
         });
       });
 }

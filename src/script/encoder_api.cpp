@@ -1,4 +1,5 @@
 // encoder: text encoders from granted folders.
+#include "catalogue/encoder_values.hpp"
 #include "script/media.hpp"
 #include "script/sense_models.hpp"
 
@@ -40,35 +41,17 @@ Local rerank(Engine& engine, JSValueConst self, Arguments arguments) {
   Options options(engine, at(arguments, 2), "rerank");
   const std::size_t count = count_of(options, "rerank", Extent{1} << 16);
   options.finish();
-  Value::Array order;
-  for (const encoder::Ranked& each : model.rerank(engine.text(at(arguments, 0)), documents, count))
-    order.push_back(Value::object({{"index", each.index}, {"score", each.score}, {"probability", each.probability}}));
-  return value_to(engine, order);
-}
-
-Value label_value_of(const encoder::Label& label) {
-  return Value::object({{"index", label.index}, {"name", label.name}, {"probability", label.probability}});
+  return value_to(engine, operations::to_value(model.rerank(engine.text(at(arguments, 0)), documents, count)));
 }
 
 Local label_tokens(Engine& engine, JSValueConst self, Arguments arguments) {
   const auto& model = model_of<encoder::Model>(engine, self, "labelTokens");
-  Value::Array tokens;
-  for (const encoder::TokenLabel& each : model.label_tokens(engine.text(at(arguments, 0))))
-    tokens.push_back(
-        Value::object({{"token", each.token}, {"text", each.text}, {"label", label_value_of(each.label)}}));
-  return value_to(engine, tokens);
+  return value_to(engine, operations::to_value(model.label_tokens(engine.text(at(arguments, 0)))));
 }
 
 Local entities(Engine& engine, JSValueConst self, Arguments arguments) {
   const auto& model = model_of<encoder::Model>(engine, self, "entities");
-  Value::Array found;
-  for (const encoder::Entity& each : model.entities(engine.text(at(arguments, 0))))
-    found.push_back(Value::object({{"name", each.name},
-                                   {"text", each.text},
-                                   {"probability", each.probability},
-                                   {"firstToken", each.first_token},
-                                   {"tokens", each.tokens}}));
-  return value_to(engine, found);
+  return value_to(engine, camel_members(operations::to_value(model.entities(engine.text(at(arguments, 0))))));
 }
 
 // fillMasks(text, {count})
@@ -77,14 +60,7 @@ Local fill_masks(Engine& engine, JSValueConst self, Arguments arguments) {
   Options options(engine, at(arguments, 1), "fillMasks");
   const std::size_t count = count_of(options, "fillMasks", 5);
   options.finish();
-  Value::Array masks;
-  for (const auto& fills : model.fill_masks(engine.text(at(arguments, 0)), count)) {
-    Value::Array row;
-    for (const encoder::Fill& each : fills)
-      row.push_back(Value::object({{"token", each.token}, {"text", each.text}, {"probability", each.probability}}));
-    masks.push_back(std::move(row));
-  }
-  return value_to(engine, masks);
+  return value_to(engine, operations::to_value(model.fill_masks(engine.text(at(arguments, 0)), count)));
 }
 
 }  // namespace
@@ -97,10 +73,7 @@ Local classify_text(Engine& engine, JSValueConst self, Arguments arguments) {
   const std::string pair = options.text("pair", "");
   const encoder::TooLong how = too_long(options);
   options.finish();
-  Value::Array labels;
-  for (const encoder::Label& label : model.classify(engine.text(at(arguments, 0)), count, pair, how))
-    labels.push_back(label_value_of(label));
-  return value_to(engine, labels);
+  return value_to(engine, operations::to_value(model.classify(engine.text(at(arguments, 0)), count, pair, how)));
 }
 
 // logits(texts, pairs)

@@ -13,6 +13,19 @@
 #include "weft/vision.hpp"
 
 namespace weft::script {
+
+Value camel_members(const Value& given) {
+  if (given.is_array()) {
+    Value::Array all;
+    for (const Value& each : given.elements()) all.push_back(camel_members(each));
+    return all;
+  }
+  if (!given.is_object()) return given;
+  Value::Object made;
+  for (const auto& [key, value] : given.members()) made.set(camel(key), camel_members(value));
+  return made;
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,19 +151,6 @@ audio::Sound heard_sound_at(Engine& engine, Arguments arguments, const char* met
     Engine::refuse(method, fmt::format("the sound has {:.0f} s; at most {:.0f} are heard at once", sound.seconds(),
                                        operations::kClientSecondsMax));
   return sound;
-}
-
-/// {..., segments: [...]} with members in camel case.
-Value camel_members(const Value& given) {
-  if (given.is_array()) {
-    Value::Array all;
-    for (const Value& each : given.elements()) all.push_back(camel_members(each));
-    return all;
-  }
-  if (!given.is_object()) return given;
-  Value::Object made;
-  for (const auto& [key, value] : given.members()) made.set(camel(key), camel_members(value));
-  return made;
 }
 
 // transcribe(sound, {language, ..., onSegment})

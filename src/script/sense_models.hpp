@@ -71,6 +71,9 @@ inline std::vector<std::string> texts_at(Engine& engine, Arguments arguments, st
   return texts;
 }
 
+/// {..., segments: [...]} with members in camel case.
+Value camel_members(const Value& given);
+
 // encoder_api.cpp: the methods of text encoders, those whose names models of vision have too among them, and their noun.
 void define_encoders(Engine& engine, JSValueConst prototype);
 Local classify_text(Engine& engine, JSValueConst self, Arguments arguments);
