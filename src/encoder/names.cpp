@@ -209,7 +209,7 @@ struct FamilyNames {
   EncoderNames (*names)();
   std::initializer_list<const char*> prefixes;
 };
-// A family may stand in several lines: files are named as the first line says whose tensors are there.
+// A family may have several rows. The first row whose tensors the file has gives the names.
 const FamilyNames kNames[] = {{"bert", bert, {"bert.", ""}},
                               {"bert", gguf, {""}},
                               {"nomic_bert", gguf_gated, {""}},

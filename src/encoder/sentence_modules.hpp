@@ -15,7 +15,7 @@ struct SentenceModules {
   std::vector<Pooling> poolings = {Pooling::mean};  ///< side by side
   struct Dense {
     layers::Linear product;
-    Extent width = 0;        ///< of what it gives
+    Extent width = 0;        ///< of its output
     std::string activation;  ///< an op; empty: none
   };
   std::vector<Dense> products;

@@ -104,7 +104,7 @@ Plateau::Plateau(PlateauOptions options) : options_(options) {
 double Plateau::update(double measure) {
   const double value = options_.maximize ? -measure : measure;
   const double least = options_.absolute ? options_.threshold : options_.threshold * std::abs(state_.best);
-  // The first measure is compared with infinity, of which there are no shares.
+  // The first measure is compared with infinity, which has no relative threshold.
   if (std::isinf(state_.best) ? value < state_.best : value < state_.best - least) {
     state_.best = value;
     state_.bad = 0;

@@ -123,7 +123,7 @@ class Plateau {
  public:
   /// Errors  UsageError: a number out of its range.
   explicit Plateau(PlateauOptions options = {});
-  /// Takes the measure of an epoch, and gives the rate of the next one. A NaN is no progress.
+  /// Takes the measure of an epoch, and gives the rate of the next one. A NaN counts as no progress.
   double update(double measure);
 
   struct State {

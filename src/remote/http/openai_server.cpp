@@ -360,7 +360,7 @@ class OpenAiConnection : public HttpConnection {
     return false;
   }
 
-  /// The text encoder, unless the request names the language model or there is no other.
+  /// Embeds by the text encoder, unless the request names the language model or the server has no encoder.
   bool embed(const Request& request) {
     const Value body = body_of(request);
     const Value* name = body.is_object() ? body.find("model") : nullptr;
