@@ -112,6 +112,8 @@ class Model {
   /// Those tokens joined where they name one thing: a class "B-PER" begins one, "I-PER" goes on; "O" is none. Classes without
   /// B- and I- are joined where neighbours are equal.
   std::vector<Entity> entities(std::string_view text) const;
+  /// The same of labels that are there already.
+  std::vector<Entity> entities(std::span<const TokenLabel> labels) const;
 
   /// For each mask token in a text ("[MASK]", see `mask()`) the most probable tokens, in order. Errors: UsageError for a model
   /// without such a head, and a text without a mask.
@@ -143,5 +145,7 @@ Model load(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// Whether a path is that of a text encoder, by its config.json or metadata; false for what cannot be read.
 bool is_encoder(const std::filesystem::path& path);
+/// Whether the config.json of a folder names a head of classes of texts, which cross-encoders have too.
+bool classifies_texts(const std::filesystem::path& folder);
 
 }  // namespace weft::encoder

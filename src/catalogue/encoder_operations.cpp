@@ -91,8 +91,8 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
       "run", [use = family.use()](Context& call) {
         const std::string& text = call.input("text").string();
         return use(call, [&](const encoder::Model& model) {
-          return Value::object(
-              {{"tokens", to_value(model.label_tokens(text))}, {"entities", to_value(model.entities(text))}});
+          const std::vector<encoder::TokenLabel> labels = model.label_tokens(text);
+          return Value::object({{"tokens", to_value(labels)}, {"entities", to_value(model.entities(labels))}});
         });
       });
   family.add(

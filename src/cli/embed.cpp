@@ -62,12 +62,11 @@ void put_cosines(const std::vector<std::string>& texts, const Tensor& rows) {
   }
 }
 
-int embed_texts(const EmbedRequest& request) {
+int embed_texts(const EmbedRequest& request, const std::filesystem::path& path) {
   if (!request.images.empty()) throw UsageError("weft embed: the model embeds texts; images want a model such as CLIP");
   const std::vector<std::string> texts = texts_and_lines("weft embed", "--text", request.texts, request.lines);
   use_threads(request.model);
-  const encoder::Model model =
-      load_text_encoder(model_path(request.model.path), parse_device(request.model.device), request.precision);
+  const encoder::Model model = load_text_encoder(path, parse_device(request.model.device), request.precision);
   encoder::EmbedOptions how{.width = request.width,
                             .too_long = request.cut ? encoder::TooLong::cut : encoder::TooLong::error};
   if (!request.prompt.empty()) how.prompt = request.prompt;
@@ -84,7 +83,8 @@ int embed_texts(const EmbedRequest& request) {
 }
 
 int embed(const EmbedRequest& request) {
-  if (encoder::is_encoder(model_path(request.model.path))) return embed_texts(request);
+  const std::filesystem::path path = model_path(request.model.path);
+  if (encoder::is_encoder(path)) return embed_texts(request, path);
   if (!request.prompt.empty() || request.width != 0 || request.cut || request.precision != "f32" ||
       !request.lines.empty())
     throw UsageError(
@@ -98,8 +98,7 @@ int embed(const EmbedRequest& request) {
   std::vector<Tensor> images;
   for (const std::filesystem::path& path : request.images) images.push_back(image::read(path));
   use_threads(request.model);
-  const vision::Encoder model =
-      vision::Encoder::load(model_path(request.model.path), parse_device(request.model.device));
+  const vision::Encoder model = vision::Encoder::load(path, parse_device(request.model.device));
   const Tensor image_rows = images.empty() ? Tensor() : model.embed_images(images);
   const Tensor text_rows = request.texts.empty() ? Tensor() : model.embed_texts(request.texts);
   std::vector<float> shares;

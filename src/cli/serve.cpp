@@ -65,13 +65,6 @@ std::string name_of_model(const std::filesystem::path& given) {
   return name;
 }
 
-/// Whether a text encoder has a head of classes, as its architecture is named.
-bool reranks(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "config.json";
-  if (!std::filesystem::exists(file)) return false;
-  return read_text_file(file, kKeyFileBytesMax).find("ForSequenceClassification") != std::string::npos;
-}
-
 int serve_model(OpenAiRequest request) {
   for (std::filesystem::path* path :
        {&request.model.path, &request.transcriber, &request.voice, &request.encoder, &request.reranker})
@@ -92,7 +85,7 @@ int serve_model(OpenAiRequest request) {
                                 .response_folder = request.store};
   // A speech model or a text encoder alone is one too.
   const bool is_encoder = encoder::is_encoder(request.model.path),
-             is_reranker = is_encoder && reranks(request.model.path);
+             is_reranker = is_encoder && encoder::classifies_texts(request.model.path);
   for (const auto& [is_one, path, option] :
        {std::tuple(is_encoder && !is_reranker, &request.encoder, "--encoder"),
         std::tuple(is_reranker, &request.reranker, "--reranker"),

@@ -70,6 +70,9 @@ struct EncoderConfig {
   bool is_multi_label = false;             ///< each class has a probability of its own
 };
 
+/// Of config.json, which has some kilobytes.
+inline constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000};
+
 /// FileError for a family that Weft does not have, and for sizes that do not fit each other.
 EncoderConfig read_config(const Json& json, const std::string& source);
 EncoderConfig read_config(const io::GgufMetadata& metadata, const std::string& source);

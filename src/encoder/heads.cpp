@@ -45,15 +45,20 @@ bool holds_dense(const EncoderConfig& c) {
   return is_any(c, {"roberta", "xlm-roberta", "camembert", "mpnet", "electra"});
 }
 
+/// The one class of `architectures`; "" without it.
+std::string architecture_of(const Json& config) {
+  const auto listed = config.find("architectures");
+  const bool is_one = listed != config.end() && listed->is_array() && listed->size() == 1 && (*listed)[0].is_string();
+  return is_one ? (*listed)[0].get<std::string>() : "";
+}
+
 }  // namespace
 
+bool has_classes(const Json& config) { return architecture_of(config).ends_with("ForSequenceClassification"); }
+
 Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source) {
-  const auto listed = config.find("architectures");
-  const std::string name =
-      listed != config.end() && listed->is_array() && listed->size() == 1 && (*listed)[0].is_string()
-          ? (*listed)[0].get<std::string>()
-          : "";
-  if (name.ends_with("ForSequenceClassification")) return Task::classify;
+  const std::string name = architecture_of(config);
+  if (has_classes(config)) return Task::classify;
   if (name.ends_with("ForTokenClassification")) return Task::label_tokens;
   if (name.ends_with("ForMaskedLM") || name.ends_with("ForPreTraining"))
     return mask_names(source) ? Task::fill_masks : Task::embed;

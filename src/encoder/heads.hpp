@@ -6,6 +6,8 @@
 
 namespace weft::encoder {
 
+/// Whether `architectures` of a config.json names a head of classes of texts.
+bool has_classes(const Json& config);
 /// What the file's tensors and its `architectures` say. FileError for a model with a head that Weft does not have.
 Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source);
 

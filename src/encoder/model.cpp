@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/quote.hpp"
 #include "encoder/state.hpp"
+#include "layers/rows.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
 
@@ -14,6 +14,7 @@ namespace weft::encoder {
 namespace {
 
 using detail::ModelState;
+using layers::places_of_largest;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -29,18 +30,6 @@ std::vector<double> probabilities_of(std::span<const float> scores, bool is_mult
   for (double& each : made) total += each = std::exp(each - most);
   for (double& each : made) each /= total;
   return made;
-}
-
-/// The places of the largest values, the first of equals first.
-std::vector<std::size_t> largest(std::span<const double> values, std::size_t count) {
-  std::vector<std::size_t> order(values.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  count = std::min(count, order.size());
-  std::partial_sort(
-      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-      [&](std::size_t a, std::size_t b) { return values[a] != values[b] ? values[a] > values[b] : a < b; });
-  order.resize(count);
-  return order;
 }
 
 /// Puts the rows of passes in the order of the texts.
@@ -63,15 +52,7 @@ class Rows {
     values_.resize(texts_ * width);
     width_ = width;
   }
-  void normalize() {
-    for (std::size_t row = 0; row < texts_; ++row) {
-      const std::span<float> part = std::span(values_).subspan(row * width_, width_);
-      double squares = 0;
-      for (const float each : part) squares += double{each} * double{each};
-      const double length = std::max(std::sqrt(squares), 1e-12);
-      for (float& each : part) each = static_cast<float>(each / length);
-    }
-  }
+  void normalize() { layers::normalize_rows(values_, width_); }
   Tensor tensor() const {
     return tensor_from_bytes(values_.data(), {static_cast<Extent>(texts_), static_cast<Extent>(width_)}, DType::f32,
                              kCpu);
@@ -125,6 +106,14 @@ Model load(const std::filesystem::path& path, const LoadOptions& options) {
   }
 }
 
+bool classifies_texts(const std::filesystem::path& folder) {
+  try {
+    return has_classes(read_json_file(folder / "config.json", kConfigLimits));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 bool is_encoder(const std::filesystem::path& path) {
   try {
     if (!std::filesystem::is_directory(path)) {
@@ -133,8 +122,7 @@ bool is_encoder(const std::filesystem::path& path) {
           io::GgufFile::open(path).metadata().get_or<std::string>("general.architecture", ""));
     }
     if (std::filesystem::exists(path / "modules.json")) return true;
-    return describes_encoder(
-        read_json_file(path / "config.json", {.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000}));
+    return describes_encoder(read_json_file(path / "config.json", kConfigLimits));
   } catch (const Error&) {
     return false;
   }
@@ -186,7 +174,7 @@ std::vector<Label> Model::classify(std::string_view text, std::size_t count, std
       logits(texts, pair.empty() ? std::span<const std::string>() : std::span<const std::string>(pairs), too_long);
   const std::vector<double> shares = probabilities_of(scores.to_vector<float>(), state_->config.is_multi_label);
   std::vector<Label> labels;
-  for (const std::size_t i : largest(shares, count))
+  for (const std::size_t i : places_of_largest(std::span<const double>(shares), count))
     labels.push_back({static_cast<Extent>(i), state_->config.class_names[i], shares[i]});
   return labels;
 }
@@ -202,7 +190,7 @@ std::vector<Ranked> Model::rerank(std::string_view query, std::span<const std::s
   std::vector<double> last;
   for (std::size_t i = 0; i < documents.size(); ++i) last.push_back(scores[i * classes + classes - 1]);
   std::vector<Ranked> order;
-  for (const std::size_t i : largest(last, count == 0 ? documents.size() : count))
+  for (const std::size_t i : places_of_largest(std::span<const double>(last), count == 0 ? documents.size() : count))
     order.push_back(
         {i, last[i],
          probabilities_of(std::span(scores).subspan(i * classes, classes), state_->config.is_multi_label).back()});
@@ -220,7 +208,7 @@ std::vector<TokenLabel> Model::label_tokens(std::string_view text) const {
     const text::TokenId token = tokens[0].tokens[i];
     if (state_->tokenizer.is_special(token)) continue;
     const std::vector<double> shares = probabilities_of(std::span(scores).subspan(i * classes, classes), false);
-    const std::size_t best = largest(shares, 1)[0];
+    const std::size_t best = places_of_largest(std::span<const double>(shares), 1)[0];
     labels.push_back({token,
                       state_->tokenizer.token_bytes(token),
                       {static_cast<Extent>(best), state_->config.class_names[best], shares[best]}});
@@ -228,8 +216,9 @@ std::vector<TokenLabel> Model::label_tokens(std::string_view text) const {
   return labels;
 }
 
-std::vector<Entity> Model::entities(std::string_view text) const {
-  const std::vector<TokenLabel> labels = label_tokens(text);
+std::vector<Entity> Model::entities(std::string_view text) const { return entities(label_tokens(text)); }
+
+std::vector<Entity> Model::entities(std::span<const TokenLabel> labels) const {
   std::vector<Entity> found;
   std::vector<text::TokenId> ids;
   const auto close = [&] {
@@ -283,7 +272,7 @@ std::vector<std::vector<Fill>> Model::fill_masks(std::string_view text, std::siz
   for (std::size_t at = 0; at < places.size(); ++at) {
     const std::vector<double> shares = probabilities_of(std::span(scores).subspan(at * words, words), false);
     fills.emplace_back();
-    for (const std::size_t i : largest(shares, count)) {
+    for (const std::size_t i : places_of_largest(std::span<const double>(shares), count)) {
       const auto token = static_cast<text::TokenId>(i);
       fills.back().push_back({token, state_->tokenizer.token_bytes(token), shares[i]});
     }

@@ -29,9 +29,7 @@ Tensor places_of_distances(Extent length, bool is_query_minus_key, Device device
 Network::Network(const EncoderConfig& c, const EncoderNames& names, ModelWeights& weights)
     : config_(c), device_(weights.device()) {
   const auto norm = [&](std::string_view name, Extent width, layers::NormKind kind) {
-    Norm made = norm_of(weights, names(name), width, c.norm_eps, kind);
-    if (c.norms_add_one && made.weight.defined()) made.weight = (made.weight + 1.0).eval();
-    return made;
+    return load_norm(names(name), width, kind, weights);
   };
   words_ = weights.dense(names(names.words) + ".weight", {c.vocabulary, c.embedding});
   if (c.position_rows > 0 && c.has_position_table && !names.positions.empty() && c.positions != Positions::rotary)
@@ -61,6 +59,12 @@ Network::Network(const EncoderConfig& c, const EncoderNames& names, ModelWeights
   }
 }
 
+Norm Network::load_norm(const std::string& name, Extent width, layers::NormKind kind, ModelWeights& weights) const {
+  Norm norm = norm_of(weights, name, width, config_.norm_eps, kind);
+  if (config_.norms_add_one && norm.weight.defined()) norm.weight = (norm.weight + 1.0).eval();
+  return norm;
+}
+
 Network::Layer Network::load_layer(const EncoderNames& names, const std::string& prefix, Extent index,
                                    ModelWeights& weights) const {
   const EncoderConfig& c = config_;
@@ -70,10 +74,7 @@ Network::Layer Network::load_layer(const EncoderNames& names, const std::string&
     return part.empty() ? Linear{} : linear_of(weights, name(part), rows, columns, bias);
   };
   const auto norm = [&](std::string_view part, Extent width) {
-    if (part.empty()) return Norm{};
-    Norm made = norm_of(weights, name(part), width, c.norm_eps, c.norm);
-    if (c.norms_add_one && made.weight.defined()) made.weight = (made.weight + 1.0).eval();
-    return made;
+    return part.empty() ? Norm{} : load_norm(name(part), width, c.norm, weights);
   };
   Layer layer;
   layer.qkv = product(names.qkv, queries + 2 * keys, c.hidden, c.has_qkv_bias);

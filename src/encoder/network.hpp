@@ -39,6 +39,8 @@ class Network {
     Tensor q, k, v;
   };
 
+  layers::Norm load_norm(const std::string& name, Extent width, layers::NormKind kind,
+                         layers::ModelWeights& weights) const;
   Layer load_layer(const EncoderNames& names, const std::string& prefix, Extent index,
                    layers::ModelWeights& weights) const;
   Tensor embedded(const Padded& texts) const;

@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_values = 200'000};
 // Enough rows for a GPU's products; on the CPU what stays in its caches.
 constexpr Extent kTokensOnGpu = 16384, kTokensOnCpu = 2048;
 

@@ -1,10 +1,7 @@
 // Classes of images: ViT with a linear head.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
+#include "layers/rows.hpp"
 #include "vision/images.hpp"
 #include "vision/tower.hpp"
 #include "weft/compile.hpp"
@@ -78,15 +75,9 @@ Tensor Classifier::logits(std::span<const Tensor> images) const {
 
 std::vector<Label> Classifier::classify(const Tensor& image, std::size_t count) const {
   const std::vector<float> shares = softmax(logits({&image, 1}), 1).to_vector<float>();
-  std::vector<std::size_t> order(shares.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  count = std::min(count, order.size());
-  std::partial_sort(
-      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-      [&](std::size_t a, std::size_t b) { return shares[a] != shares[b] ? shares[a] > shares[b] : a < b; });
   std::vector<Label> labels;
-  for (std::size_t i = 0; i < count; ++i)
-    labels.push_back({static_cast<Extent>(order[i]), state_->names[order[i]], shares[order[i]]});
+  for (const std::size_t i : layers::places_of_largest(std::span<const float>(shares), count))
+    labels.push_back({static_cast<Extent>(i), state_->names[i], shares[i]});
   return labels;
 }
 

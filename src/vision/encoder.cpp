@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "layers/rows.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 #include "vision/images.hpp"
@@ -104,12 +105,7 @@ namespace {
 
 Tensor rows_tensor(std::vector<float> values, Extent width, bool normalize) {
   const auto columns = static_cast<std::size_t>(width);
-  for (std::size_t at = 0; normalize && at < values.size(); at += columns) {
-    double squares = 0;
-    for (std::size_t i = 0; i < columns; ++i) squares += double{values[at + i]} * double{values[at + i]};
-    const double length = std::max(std::sqrt(squares), 1e-12);
-    for (std::size_t i = 0; i < columns; ++i) values[at + i] = static_cast<float>(values[at + i] / length);
-  }
+  if (normalize) layers::normalize_rows(values, columns);
   return tensor_from_bytes(values.data(), {static_cast<Extent>(values.size() / columns), width}, DType::f32, kCpu);
 }
 
