@@ -68,13 +68,48 @@ def _translated(title: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: float(value.item()) if isinstance(value, Tensor) else value for key, value in options.items()}
 
 
-class Optimizer:
+class _Updates:
+    """What all methods that update parameters have."""
+
+    _native: Any
+    _entries: list[tuple[str, Variable, bool]]
+
+    @property
+    def parameters(self) -> list[Variable]:
+        return [variable for _, variable, _ in self._entries]
+
+    def zero_grad(self) -> None:
+        for variable in self.parameters:
+            variable.zero_grad()
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self._native.learning_rate)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self._native.learning_rate = rate
+
+    @property
+    def step_count(self) -> int:
+        """Updates, or iterations of LBFGS, made so far."""
+        return int(self._native.step_count)
+
+    def _left_gradients(self, title: str, advice: str) -> list[Tensor]:
+        """Those that backward() left."""
+        gradients = []
+        for name, variable, _ in self._entries:
+            if variable.grad is None:
+                raise UsageError(f"{title}: parameter {name!r} has no gradient; {advice}")
+            gradients.append(variable.grad)
+        return gradients
+
+
+class Optimizer(_Updates):
     """Base of optimisers. step(gradients) takes gradients in the order of `parameters`; step() those that backward() left.
 
     The parameters are a module, Variables, or groups with options of their own: [{"params": net.head, "lr": 1e-2}, {"params":
     net.body}]. The learning rate is that of the first group; the others keep their ratio to it."""
-
-    _native: Any
 
     def __init__(self, title: str, parameters: Parameters, learning_rate: float, options: Mapping[str, Any],
                  torch: Mapping[str, Any] | None = None, matrices: Callable[[str], bool] | None = None) -> None:
@@ -110,40 +145,15 @@ class Optimizer:
             everything += entries
         return everything
 
-    @property
-    def parameters(self) -> list[Variable]:
-        return [variable for _, variable, _ in self._entries]
-
     def step(self, gradients: Sequence[Tensor] | None = None, learning_rate: Tensor | float | None = None, *,
              scale: LossScale | None = None) -> Tensor:
         """One update. Gives the norm of the gradients before clipping. A learning rate of rank 0 may change from call to call of
         a compiled function. With a `scale`, gradients are those of scale.apply(loss); a step whose gradients are not finite changes
         nothing but the scale. Inside a compiled function, give the learning rate too."""
         if gradients is None:
-            gradients = []
-            for name, variable, _ in self._entries:
-                if variable.grad is None:
-                    raise _weft.UsageError(f"step: parameter {name!r} has no gradient; call backward() first, or pass gradients")
-                gradients.append(variable.grad)
+            gradients = self._left_gradients("step", "call backward() first, or pass gradients")
         norm: Tensor = self._native._step(list(gradients), learning_rate, scale)
         return norm
-
-    def zero_grad(self) -> None:
-        for variable in self.parameters:
-            variable.zero_grad()
-
-    @property
-    def learning_rate(self) -> float:
-        return float(self._native.learning_rate)
-
-    @learning_rate.setter
-    def learning_rate(self, rate: float) -> None:
-        self._native.learning_rate = rate
-
-    @property
-    def step_count(self) -> int:
-        """Updates made so far."""
-        return int(self._native.step_count)
 
     def reset(self) -> None:
         """Forgets the moments and the number of updates. The parameters and the learning rate stay, and so do compiled steps."""
@@ -350,7 +360,7 @@ class Muon(Optimizer):
             "clip_norm": clip_norm}, torch, matrices)
 
 
-class LBFGS:
+class LBFGS(_Updates):
     """A method of second order for smooth losses of whole batches (Liu and Nocedal 1989). step(closure) evaluates the loss several
     times: the closure returns it, with gradients by backward(), or the pair (loss, gradients). Options may have PyTorch's names."""
 
@@ -372,10 +382,6 @@ class LBFGS:
         self._entries = _entries(parameters)
         self._native = _weft._LBFGS(self._entries, *options.values(), search is not None)
 
-    @property
-    def parameters(self) -> list[Variable]:
-        return [variable for _, variable, _ in self._entries]
-
     def step(self, closure: Callable[[], Any]) -> float:
         """Gives the loss before the step."""
 
@@ -384,31 +390,9 @@ class LBFGS:
             if isinstance(found, tuple):
                 loss, gradients = found
                 return float(loss), list(gradients)
-            gradients = []
-            for name, variable, _ in self._entries:
-                if variable.grad is None:
-                    raise UsageError(f"LBFGS: parameter {name!r} has no gradient; call backward() in the closure, or return (loss, gradients)")
-                gradients.append(variable.grad)
-            return float(found), gradients
+            return float(found), self._left_gradients("LBFGS", "call backward() in the closure, or return (loss, gradients)")
 
         return float(self._native.step(evaluate))
-
-    def zero_grad(self) -> None:
-        for variable in self.parameters:
-            variable.zero_grad()
-
-    @property
-    def learning_rate(self) -> float:
-        return float(self._native.learning_rate)
-
-    @learning_rate.setter
-    def learning_rate(self, rate: float) -> None:
-        self._native.learning_rate = rate
-
-    @property
-    def step_count(self) -> int:
-        """Iterations made so far."""
-        return int(self._native.step_count)
 
     @property
     def evaluation_count(self) -> int:
