@@ -9,7 +9,7 @@ namespace weft::cli {
 /// Errors: FileError if it is missing, cannot be loaded, or belongs to another version.
 const remote::Module& network();
 
-/// Before a server begins: lets the process open as many descriptors as the system permits. Each connection takes four, and a
+/// Raises the limit of open descriptors to what the system permits; call it before a server starts. Each connection takes four, and a
 /// shell often allows 1024.
 void allow_more_descriptors();
 

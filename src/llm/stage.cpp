@@ -76,7 +76,7 @@ void Stage::load_adapters(std::span<const LowRank> changes) {
   const bool packs = can_pack(BlockType::f32, device_);
   for (const LowRank& change : changes) {
     if (change.experts > 0) {
-      // A has as many rows as B columns.
+      // The columns of B are padded to as many as a packed A has rows.
       const Extent rank = packs ? padded_rows_of_experts(change.rank) : change.rank;
       const auto put_either = [&](const std::string& name, const std::vector<float>& values, const Shape& shape) {
         packs ? put_packed(name, values, shape) : put(name, values, shape);

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kPause = 100ms;           // before connections are asked for again, when there was no descriptor for one
+constexpr auto kPause = 100ms;           // before the next accept, after the process had no free descriptor
 constexpr std::size_t kLeavingMax = 64;  // connections that give way at the same time, and how long one may take
 constexpr auto kLeavingTime = 3s;
 
@@ -129,7 +129,7 @@ struct HttpListener::State {
     const auto place = open.insert(open.end(), Open{.socket = socket, .thread = {}});
     try {
       place->thread = std::thread([this, place] { serve(*place); });
-    } catch (const std::system_error&) {  // as many threads as the system allows
+    } catch (const std::system_error&) {  // the system allows no further thread
       open.erase(place);
       refuse(socket);
     }
