@@ -143,30 +143,46 @@ struct HttpListener::State {
     ::close(socket);
   }
 
-  // Where all places are taken, the connection that has waited the longest for a request gives its place away: whoever opens
-  // connections and says nothing keeps nobody out.
-  bool has_room(std::unique_lock<std::mutex>& lock) {
-    const auto count = [&](bool leave) {
-      return static_cast<std::size_t>(std::count_if(
-          open.begin(), open.end(), [&](const Open& each) { return !each.done && each.gives_way == leave; }));
-    };
-    if (count(false) < shared.options.connections_max) return true;
-    // Those who come meanwhile wait in the queue of the kernel.
-    if (!changed.wait_for(lock, kLeavingTime, [&] { return ending || count(true) < kLeavingMax; }) || ending)
-      return false;
-    if (count(false) < shared.options.connections_max) return true;
-    Open* longest = nullptr;
+  struct Census {
+    std::size_t staying = 0, leaving = 0,
+                starting = 0;  // `starting` of those that stay: their threads have not run yet
+    Open* longest = nullptr;   // of those that wait for a request
+  };
+
+  Census count() {
+    Census all;
     auto first = std::chrono::steady_clock::time_point::max();
     for (Open& each : open) {
-      if (each.done || each.gives_way || !each.connection) continue;
+      if (each.done) continue;
+      ++(each.gives_way ? all.leaving : all.staying);
+      if (each.gives_way) continue;
+      if (!each.connection) {
+        ++all.starting;
+        continue;
+      }
       const auto since = each.connection->waits_since();
       if (!since || *since >= first) continue;
-      longest = &each;
+      all.longest = &each;
       first = *since;
     }
-    if (!longest) return false;
-    longest->gives_way = true;
-    ::shutdown(longest->socket, SHUT_RDWR);
+    return all;
+  }
+
+  // Where all places are taken, the connection that has waited the longest for a request gives its place away: whoever opens
+  // connections and says nothing keeps nobody out. Those who come meanwhile wait in the queue of the kernel.
+  bool has_room(std::unique_lock<std::mutex>& lock) {
+    Census all;
+    changed.wait_for(lock, kLeavingTime, [&] {
+      all = count();
+      const bool may_leave = all.longest && all.leaving < kLeavingMax;
+      const bool all_are_served = !all.longest && all.starting == 0;
+      return ending || all.staying < shared.options.connections_max || may_leave || all_are_served;
+    });
+    if (ending) return false;
+    if (all.staying < shared.options.connections_max) return true;
+    if (!all.longest || all.leaving >= kLeavingMax) return false;
+    all.longest->gives_way = true;
+    ::shutdown(all.longest->socket, SHUT_RDWR);
     return true;
   }
 
@@ -180,6 +196,7 @@ struct HttpListener::State {
         place.connection = connection.get();
         ends = ending;
       }
+      changed.notify_all();
       if (!ends) connection->serve();
     } catch (const std::exception&) {  // a connection that cannot be set up ends alone
     }
