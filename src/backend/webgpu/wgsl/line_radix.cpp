@@ -28,8 +28,8 @@ std::optional<int> LineRadix::threads_for(Extent n, const Target& target) {
   return threads;
 }
 
-LineRadix::LineRadix(SortShader& shader, const Target& target, int threads, bool with_places)
-    : shader_(shader), target_(target), threads_(threads), with_places_(with_places) {
+LineRadix::LineRadix(SortShader& shader, const Target& target, int threads)
+    : shader_(shader), target_(target), threads_(threads) {
   shader_.pieces.threads = threads;
   shader_.pieces.share("words", "u32", padded_words(Extent{threads} * kLineEach));
   shader_.pieces.share("sums", "u32", threads);
@@ -46,15 +46,13 @@ void LineRadix::write(int from, int bits) {
   line("workgroupBarrier();");
   count_digits();
   add_up();
-  const std::string kept = with_places_ ? "PLACE | " : "";
-  each("{ let d = (KEY >> shift) & 15u; PLACE = " + kept + "(" + counter("d") + " << 16u); " + counter("d") +
-       " += 1u; }");
+  each("{ let d = (KEY >> shift) & 15u; PLACE = PLACE | (" + counter("d") + " << 16u); " + counter("d") + " += 1u; }");
   line("workgroupBarrier();");
   move("KEY");
-  if (with_places_) move("PLACE");
+  move("PLACE");
   line("}");
   line("workgroupBarrier();");
-  each(with_places_ ? "@ = PLACE;" : "@ = KEY;");
+  each("@ = PLACE;");
 }
 
 /// The counter of a digit of this thread; those of a digit are neighbours.
@@ -123,8 +121,8 @@ void LineRadix::add_up() {
 
 /// Every word's number goes to where it belongs, the upper half of PLACE, and each thread takes those that are now its own.
 void LineRadix::move(const std::string& number) {
-  const bool ends = number == "PLACE" || !with_places_;  // where it belongs is then needed no more
-  each("$words[(PLACE >> 16u) + (PLACE >> 21u)] = " + number + (number == "PLACE" ? " & 0xffffu;" : ";"));
+  const bool ends = number == "PLACE";  // where it belongs is then needed no more
+  each("$words[(PLACE >> 16u) + (PLACE >> 21u)] = " + number + (ends ? " & 0xffffu;" : ";"));
   line("workgroupBarrier();");
   each(number + " = @;");
   if (!ends) line("workgroupBarrier();");

@@ -17,14 +17,11 @@ class LineRadix {
   static constexpr Extent kWordsMost = 8192;  // of a line
   static constexpr int kLineEach = 16;        // neighbouring words of a thread
 
-  /// `with_places`: the sort moves the places of words with them, and results are the places.
-  LineRadix(SortShader& shader, const Target& target, int threads, bool with_places);
+  LineRadix(SortShader& shader, const Target& target, int threads);
 
   /// Word `i` of the line, a place in workgroup memory. The caller fills all places of the threads before the sort, and there are the
-  /// results behind it; barriers stand around both.
+  /// places that the sorted words had behind it; barriers stand around both.
   static std::string word(const std::string& i);
-  /// A word of memory for each thread, which is free before and after the sort.
-  static std::string sum(const std::string& of_thread) { return "$sums[" + of_thread + "]"; }
   /// Places of all threads.
   Extent words() const;
   /// Writes the sort by bits [from, from + bits), from the lowest digit to the highest.
@@ -41,7 +38,6 @@ class LineRadix {
   SortShader& shader_;
   const Target& target_;
   const int threads_;
-  const bool with_places_;
 };
 
 }  // namespace weft::webgpu

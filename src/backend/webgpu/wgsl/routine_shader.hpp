@@ -21,12 +21,22 @@ class RoutineShader {
     bindings_.forbid_vectors(handle);
     return handle;
   }
+  /// A u32 operand of atomics, alone in its buffer.
+  int atomics(const kernel::Operand& operand) {
+    const int handle = bindings_.add(operand, true);
+    bindings_.want_atomics(handle);
+    return handle;
+  }
   void resolve() { bindings_.resolve(); }
   std::string at(int handle, const std::string& index) const {
     return bindings_.load(handle, fmt::format("{} + {}u", index, bindings_.base(handle)));
   }
   std::string put(int handle, const std::string& index, const std::string& value) const {
     return bindings_.store(handle, fmt::format("{} + {}u", index, bindings_.base(handle)), value);
+  }
+  /// A pointer to an atomic.
+  std::string pointer(int handle, const std::string& index) const {
+    return fmt::format("&{}[{} + {}u]", bindings_.array_of(handle), index, bindings_.base(handle));
   }
   void line(const std::string& statement) { pieces.body += "  " + statement + "\n"; }
   RenderedDispatch dispatch(std::string name, Extent groups) {

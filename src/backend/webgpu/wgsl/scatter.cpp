@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "backend/webgpu/wgsl/line_sums.hpp"
 #include "backend/webgpu/wgsl/loop.hpp"
 #include "backend/webgpu/wgsl/scatter_lists.hpp"
-#include "backend/webgpu/wgsl/scatter_radix.hpp"
 #include "backend/webgpu/wgsl/zeros.hpp"
 #include "weft/error.hpp"
 
@@ -25,9 +25,9 @@ constexpr Extent kPartMin = 256;  // updates in a part
 constexpr Extent kPartialBytesMax = Extent{64} << 20;
 constexpr int kInFlight = 4;      // updates read before the first is added
 constexpr Extent kManyRows = 32;  // of a compute unit: the updates of each row are listed first
-// Single numbers, so many of them, are sorted by their rows, if there are so many of these. Lists would be slow where few rows
-// meet most updates, as in histograms, and one thread of a workgroup would have the only column.
-constexpr Extent kSortedNumbers = 32768, kSortedRows = 256;
+// Single numbers, so many of them, are added up as integers, if there are so many rows. Lists would be slow where few rows meet
+// most updates, as in histograms, and one thread of a workgroup would have the only column.
+constexpr Extent kManyNumbers = 32768, kNumberRows = 256;
 
 struct Plan {
   Extent rows_per_group = 1, row_groups = 1, column_groups = 1, parts = 1;
@@ -135,9 +135,9 @@ void render(const ScatterAddKernel& kernel, const Target& target, Scratch& scrat
   }
   const DType type = kernel.out.type;
   const bool are_words = type == DType::f32 || type == DType::i32 || type == DType::u32;
-  if (kernel.columns == 1 && kernel.count >= kSortedNumbers && kernel.rows >= kSortedRows && are_words) {
+  if (kernel.columns == 1 && kernel.count >= kManyNumbers && kernel.rows >= kNumberRows && are_words) {
     const LineSums sums{kernel.name, kernel.indices, kernel.updates, kernel.out, {1, kernel.rows, 1, kernel.count}};
-    return render_sorted_sums(sums, target, scratch, rendered);
+    return render_sums_in_memory(sums, target, scratch, rendered);
   }
   const Plan plan = plan_of(kernel, target);
   if (kernel.rows >= kManyRows * Extent{target.profile.compute_units})

@@ -6,10 +6,8 @@
 
 namespace weft::webgpu {
 
-/// Appends the dispatches of `scatter_add_along_axis`. A thread takes a line along the axis and adds its updates in order;
-/// neighbouring threads take neighbouring lines. Updates of long rows, up to 8192 of each, are sorted in workgroup memory instead:
-/// then threads share a row, and still add in order. Columns of this length are turned to rows. Updates of longer rows, and of few
-/// longer columns, are sorted in memory.
+/// Appends the dispatches of `scatter_add_along_axis`. Workgroups keep the sums of some lines in their memory (line_sums.hpp). Columns
+/// are turned to rows if only rows fit. Sums of longer lines stay in memory, or a thread adds the updates of a line, if they are few.
 void render_scatter_along(const kernel::CallKernel& kernel, const Target& target, Scratch& scratch, Rendered& rendered);
 
 }  // namespace weft::webgpu

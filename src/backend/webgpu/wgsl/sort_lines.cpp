@@ -76,7 +76,7 @@ RenderedDispatch sort_by_radix(const kernel::CallKernel& kernel, const SortedLin
   SortShader s(target, kernel.name);
   const int x = s.read(kernel.reads[0]), values = s.write(kernel.outs[0]), positions = s.write(kernel.outs[1]);
   s.resolve();
-  LineRadix radix(s, target, threads, true);
+  LineRadix radix(s, target, threads);
   s.line(fmt::format("let first = group * {}u;", sorted.n));
   // Elements beyond the line come last: they have the largest key, and places behind all others.
   s.line(fmt::format("for (var e = thread; e < {}u; e += {}u) {{", radix.words(), threads));

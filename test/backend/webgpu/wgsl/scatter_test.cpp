@@ -85,23 +85,27 @@ TEST_F(WgslScatterTest, ManyRowsListTheirUpdates) {
 }
 
 // Most updates go to few places, as in a histogram.
-TEST_F(WgslScatterTest, ManyNumbersAreSortedByTheirRows) {
+TEST_F(WgslScatterTest, ManyNumbersAreAddedAsIntegers) {
   std::mt19937 random(3);
   const Extent count = 40000, rows = 300;
-  TestBuffer indices{DType::i32, {}};
-  for (Extent i = 0; i < count; ++i)
-    indices.values.push_back(random() % 4 != 0 ? 7.0 : static_cast<double>(random() % 302) - 1);
-  const std::vector<TestBuffer> buffers{indices,
-                                        random_buffer(random, DType::f32, count),
-                                        {DType::f32, reference::Values(static_cast<std::size_t>(rows + 10), 9.0)}};
-  kernel::ScatterAddKernel kernel{.name = "scatter", .count = count, .rows = rows, .columns = 1};
-  kernel.indices = {0, DType::i32, 0, count};
-  kernel.updates = {1, DType::f32, 0, count};
-  kernel.out = {2, DType::f32, 5, rows};
-  const Rendered rendered = render(kernel::Kernel(kernel), 3, target_of(Device::open(0, {.cache_folder = {}})->info()));
-  EXPECT_EQ(rendered.dispatches.back().name, "scatter.join");
-  replay(rendered, kernel::Kernel(kernel), buffers, 1e-5);
-  EXPECT_EQ(results_of(rendered, buffers)[2], results_of(rendered, buffers)[2]);
+  for (const DType type : {DType::f32, DType::u32}) {
+    SCOPED_TRACE(name_of(type));
+    TestBuffer indices{DType::i32, {}};
+    for (Extent i = 0; i < count; ++i)
+      indices.values.push_back(random() % 4 != 0 ? 7.0 : static_cast<double>(random() % 302) - 1);
+    const std::vector<TestBuffer> buffers{indices,
+                                          random_buffer(random, type, count),
+                                          {type, reference::Values(static_cast<std::size_t>(rows + 10), 9.0)}};
+    kernel::ScatterAddKernel kernel{.name = "scatter", .count = count, .rows = rows, .columns = 1};
+    kernel.indices = {0, DType::i32, 0, count};
+    kernel.updates = {1, type, 0, count};
+    kernel.out = {2, type, 5, rows};
+    const Rendered rendered =
+        render(kernel::Kernel(kernel), 3, target_of(Device::open(0, {.cache_folder = {}})->info()));
+    EXPECT_EQ(rendered.dispatches.back().name, type == DType::f32 ? "scatter.values" : "scatter");
+    replay(rendered, kernel::Kernel(kernel), buffers, 1e-5);
+    EXPECT_EQ(results_of(rendered, buffers)[2], results_of(rendered, buffers)[2]);
+  }
 }
 
 TEST(WgslScatterTextTest, LongInputsForFewRowsAreDividedAndJoined) {

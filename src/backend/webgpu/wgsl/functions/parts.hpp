@@ -15,6 +15,7 @@ std::span<const WgslFunction> number_functions();
 std::span<const WgslFunction> conversion_functions();
 std::span<const WgslFunction> integer_functions();
 std::span<const WgslFunction> exponential_functions();
+std::span<const WgslFunction> fixed_point_functions();
 std::span<const WgslFunction> angle_functions();
 std::span<const WgslFunction> hyperbolic_functions();
 std::span<const WgslFunction> power_functions();
