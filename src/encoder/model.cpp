@@ -260,7 +260,7 @@ std::vector<std::vector<Fill>> Model::fill_masks(std::string_view text, std::siz
     throw UsageError(fmt::format("encoder: the text has no mask to fill; write {} where a word is wanted",
                                  state_->mask.empty() ? "the mask token" : state_->mask));
   const std::vector<TokenText> texts{tokens};
-  const Pass pass = passes_of(texts, 1, state_->config.length)[0];
+  const Pass pass = passes_of(texts, {.length_max = state_->config.length})[0];
   const Padded given = padded(pass, texts, state_->has_types(), state_->device);
   std::vector<Tensor> arguments{given.tokens, given.lengths};
   if (given.types.defined()) arguments.push_back(given.types);

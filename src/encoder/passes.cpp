@@ -7,36 +7,51 @@
 namespace weft::encoder {
 namespace {
 
-// To a sixteenth of the power of two below, but at least to 8: at most one token in eight is padding for that reason.
 Extent rounded(Extent length) {
   const auto below = static_cast<Extent>(std::bit_floor(static_cast<std::uint64_t>(std::max<Extent>(length, 1))));
   const Extent step = std::max<Extent>(below / 8, 8);
   return (length + step - 1) / step * step;
 }
 
+/// Rows that passes may have: 1, 2, 3, 4, 6, 8, 12, 16 ...
+Extent more_rows(Extent rows) {
+  const bool is_power = std::has_single_bit(static_cast<std::uint64_t>(rows));
+  return rows == 1 ? 2 : is_power ? rows / 2 * 3 : rows / 3 * 4;
+}
+
 }  // namespace
 
-std::vector<Pass> passes_of(const std::vector<TokenText>& texts, Extent tokens_max, Extent length_max) {
-  std::vector<std::size_t> order(texts.size());
+// Texts in order of their lengths are cut where the sum of all passes' times is least: the best cuts of the shorter texts are found
+// first, then those of all from each text on.
+std::vector<Pass> passes_of(const std::vector<TokenText>& texts, const PassNeeds& needs) {
+  const std::size_t count = texts.size();
+  std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return texts[a].tokens.size() > texts[b].tokens.size(); });
-  std::vector<Pass> passes;
-  for (std::size_t at = 0; at < order.size();) {
-    Pass pass;
+  struct Best {
+    Extent time = 0, length = 0, rows = 0;  // of this text and all behind it; of the pass that begins with it
+  };
+  std::vector<Best> best(count + 1);
+  for (std::size_t at = count; at-- > 0;) {
     const auto longest = static_cast<Extent>(texts[order[at]].tokens.size());
-    pass.length = std::max(longest, std::min(rounded(longest), length_max));
-    const auto fit = static_cast<std::uint64_t>(std::max<Extent>(tokens_max / pass.length, 1));
-    const std::size_t most = std::min<std::size_t>(std::bit_floor(fit), order.size() - at);
-    // Texts that are much shorter go into a pass of their own, but a few may fill up this one.
-    std::size_t count = 0;
-    while (count < most && 2 * static_cast<Extent>(texts[order[at + count]].tokens.size()) > pass.length) ++count;
-    count = std::max<std::size_t>(std::min(std::bit_ceil(std::max<std::size_t>(count, 1)), most), 1);
-    pass.texts.assign(order.begin() + static_cast<std::ptrdiff_t>(at),
-                      order.begin() + static_cast<std::ptrdiff_t>(at + count));
-    pass.rows = static_cast<Extent>(std::bit_ceil(count));
-    at += count;
-    passes.push_back(std::move(pass));
+    const Extent length = std::max(longest, std::min(rounded(longest), needs.length_max));
+    const auto left = static_cast<Extent>(count - at);
+    for (Extent rows = 1;; rows = more_rows(rows)) {
+      const std::size_t next = at + static_cast<std::size_t>(std::min(rows, left));
+      const Extent time = rows * length + needs.pass_tokens + best[next].time;
+      if (rows == 1 || time < best[at].time) best[at] = {time, length, rows};
+      if (rows >= left || more_rows(rows) * length > needs.tokens_max) break;
+    }
+  }
+  std::vector<Pass> passes;
+  for (std::size_t at = 0; at < count;) {
+    const std::size_t next = std::min(count, at + static_cast<std::size_t>(best[at].rows));
+    passes.push_back(
+        {{order.begin() + static_cast<std::ptrdiff_t>(at), order.begin() + static_cast<std::ptrdiff_t>(next)},
+         best[at].length,
+         best[at].rows});
+    at = next;
   }
   return passes;
 }

@@ -19,12 +19,19 @@ struct TokenText {
 struct Pass {
   std::vector<std::size_t> texts;  ///< their numbers
   Extent length = 0;               ///< that all are filled up to
-  Extent rows = 0;                 ///< texts with those that are empty, a power of two
+  Extent rows = 0;                 ///< texts with those that are empty
 };
 
-/// All texts in passes of at most `tokens_max` tokens, if one text has no more. Texts of like lengths go together; lengths and rows
-/// are rounded up, so that few plans are compiled. `length_max`: lengths are not rounded beyond.
-std::vector<Pass> passes_of(const std::vector<TokenText>& texts, Extent tokens_max, Extent length_max);
+/// What a device wants of passes.
+struct PassNeeds {
+  Extent tokens_max = 1;        ///< of a pass, unless one text has more
+  Extent pass_tokens = 0;       ///< a pass takes as much time as so many tokens, besides its own
+  Extent length_max = 1 << 30;  ///< lengths are not rounded beyond
+};
+
+/// All texts in passes, of the least time by `needs`. Texts of like lengths go together. Lengths are rounded up to multiples of an
+/// eighth of the power of two below, and of 8; rows to powers of two or to one and a half of these: so few plans are compiled.
+std::vector<Pass> passes_of(const std::vector<TokenText>& texts, const PassNeeds& needs);
 
 /// The tensors of a pass on the device.
 Padded padded(const Pass& pass, const std::vector<TokenText>& texts, bool with_types, Device device);
