@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """script/lint finds what it is there for, and nothing in a clean tree."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -74,10 +75,20 @@ def main():
         if "llm/a.cpp:2: llm/ includes nn/ (nn/b.hpp) but does not link it" not in result.stdout or "1 finding\n" not in result.stdout:
             failed += 1
             print(f"an include without a link: got {result.returncode}: {result.stdout}{result.stderr}")
+    with tempfile.TemporaryDirectory() as tree:
+        tree = pathlib.Path(tree)
+        (tree / "src").mkdir()
+        (tree / "src" / "CMakeLists.txt").write_text("weft_folder(base)\nweft_folder(nn base)\nweft_folder(llm nn)\n", "utf-8")
+        preset = {"name": "wasm", "cacheVariables": {"WEFT_ONLY_FOLDERS": "base;llm"}}
+        (tree / "CMakePresets.json").write_text(json.dumps({"configurePresets": [preset]}), "utf-8")
+        result = lint(tree)
+        if "the preset wasm has llm/ and lacks nn/, which llm/ links" not in result.stdout or "1 finding\n" not in result.stdout:
+            failed += 1
+            print(f"a module without a folder that it links: got {result.returncode}: {result.stdout}{result.stderr}")
     if lint("--bogus").returncode != 2:
         failed += 1
         print("a wrong argument must exit with 2")
-    print(f"{len(CASES) + 2 - failed} passed, {failed} failed")
+    print(f"{len(CASES) + 3 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
