@@ -1,4 +1,5 @@
-// Writes ops.d.ts, the types of the functions of ops, from the table of a module: node write_ops_types.mjs PACKAGE_FOLDER.
+// Writes ops.d.ts, the types of the functions of ops and of the options of optimisers, from the tables of a module:
+// node write_ops_types.mjs PACKAGE_FOLDER.
 import { writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -42,4 +43,8 @@ const methods = weft.table.filter((row) => row.inputs.length > 0 && !row.inputs[
 let text = "// Made by write_ops_types.mjs from the table of ops.\nimport type { DType, Tensor } from \"./index.js\";\n\n";
 text += "export interface Ops {\n" + weft.table.map((row) => declare(row, row.inputs, "  ")).join("") + "}\n\n";
 text += "export interface TensorOps {\n" + methods.map((row) => declare(row, row.inputs.slice(1), "  ")).join("") + "}\n";
+const option = ({ name, standard, doc }) => comment(`${doc}; ${standard} if it is left out`, "    ") + `    ${name}?: ${typeof standard};\n`;
+text += "\nexport interface Optimizers {\n";
+for (const { title, doc, options } of weft.optimizers) text += comment(doc, "  ") + `  ${title}: {\n${options.map(option).join("")}  };\n`;
+text += "}\n";
 writeFileSync(`${folder}/ops.d.ts`, text);

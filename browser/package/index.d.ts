@@ -1,5 +1,5 @@
 /** Weft in a browser, or in Node.js. docs/browser.md tells how to use it. */
-import type { Ops, TensorOps } from "./ops.js";
+import type { Ops, Optimizers, TensorOps } from "./ops.js";
 
 export type Device = "cpu" | "auto" | "webgpu" | `webgpu:${number}`;
 export type DType =
@@ -51,21 +51,12 @@ export class Variable extends Held {
   assign(next: Tensor): void;
 }
 
-export interface OptimizerOptions {
-  learningRate?: number;
-  weightDecay?: number;
-  /** Norm of all gradients together that they are cut down to. */
-  clipNorm?: number;
-  /** Of SGD. */
-  momentum?: number;
-  beta1?: number;
-  beta2?: number;
-  epsilon?: number;
-}
 export class Optimizer extends Held {
   readonly parameters: Variable[];
   /** Sets the parameters' next values, from one gradient for each; returns the norm of the gradients. */
   step(gradients: Tensor[]): Tensor;
+  /** The learning rate of the next steps, also of a step that is compiled. */
+  setLearningRate(rate: number): Promise<void>;
 }
 
 export interface TextTrainingOptions {
@@ -126,12 +117,20 @@ export interface OpRow {
   attributes: { name: string; doc: string; type: string; required: boolean }[];
 }
 
+export interface OptimizerRow {
+  title: string;
+  doc: string;
+  options: { name: string; standard: number | boolean; doc: string }[];
+}
+
 /** One module with its tensors. Calls that return promises run one after another. */
 export class Weft {
   /** The functions of the ops. */
   readonly ops: Ops;
   /** The rows of the table that `ops` is made from. */
   readonly table: OpRow[];
+  /** The optimisers and their options. */
+  readonly optimizers: OptimizerRow[];
   /** Handles that were not released yet. */
   readonly liveHandles: number;
 
@@ -151,7 +150,9 @@ export class Weft {
   gradient(output: Tensor, inputs: (Tensor | Variable)[], seed?: Tensor): Tensor[];
   /** A function of tensors that is traced once for each shape, and then replayed. It may not wait for promises. */
   compile<Result extends Tensor | Tensor[]>(work: (...inputs: Tensor[]) => Result): Compiled<Result>;
-  optimizer(kind: "SGD" | "Adam" | "AdamW" | "RMSprop" | "Adagrad" | "Adadelta" | "Adamax" | "NAdam" | "RAdam" | "ASGD" | "Rprop" | "Lion" | "Adafactor" | "LAMB" | "Muon", parameters: Variable[], options?: OptimizerOptions): Promise<Optimizer>;
+  /** An optimiser of the table; options that are left out keep its own values. Errors: WeftError of the kind "Usage" for an option
+   * that it does not have, and for a value out of its range. */
+  optimizer<Kind extends keyof Optimizers>(kind: Kind, parameters: Variable[], options?: Optimizers[Kind]): Promise<Optimizer>;
   /** Tensors by name from the bytes of a .npy, .npz, .safetensors or .gguf file; the end of `name` says which. */
   load(bytes: Uint8Array, name: string, options?: { device?: Device }): Promise<Map<string, Tensor>>;
   /** The bytes of such a file. */

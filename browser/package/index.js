@@ -19,6 +19,10 @@ export class Optimizer extends Held {
       return this.weft.tensorOf((at) => module.call("weft_browser_optimizer_step", this.handle, list, gradients.length, at));
     });
   }
+  /** The learning rate of the next steps, also of a step that is compiled. */
+  setLearningRate(rate) {
+    return this.weft.module.wait((memory, call) => call("weft_browser_optimizer_set_learning_rate", this.handle, rate));
+  }
 }
 
 /** The training of a small GPT on a text. */
@@ -104,11 +108,17 @@ export class LanguageModel extends Held {
   }
 }
 
+const camelCase = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()); // beta_1: beta1
+
 /** One module with its tensors. */
 export class Weft {
   constructor(module) {
     this.module = module;
     this.table = readTable(module);
+    this.optimizers = JSON.parse(this.text("weft_browser_optimizers")).map((row) => ({
+      ...row,
+      options: row.options.map((option) => ({ ...option, key: option.name, name: camelCase(option.name) })),
+    }));
     this.ops = Object.create(null);
     for (const row of this.table) {
       const op = makeOp(this, row);
@@ -223,16 +233,23 @@ export class Weft {
     return compiled;
   }
 
-  /** An optimiser of the table: "SGD", "Adam", "AdamW", "RMSprop", "Lion", ... */
+  /** An optimiser of the table `optimizers`: "SGD", "AdamW", "RMSprop", "Lion", ... */
   optimizer(kind, parameters, options = {}) {
-    const known = ["learningRate", "weightDecay", "clipNorm", "momentum", "beta1", "beta2", "epsilon"];
-    for (const name in options)
-      if (!known.includes(name)) throw new WeftError("Usage", `an optimiser has no option '${name}'; there are ${known.join(", ")}`);
+    const row = this.optimizers.find(({ title }) => title.toLowerCase() === kind.toLowerCase());
+    const given = {};
+    for (const [name, value] of Object.entries(row ? options : {})) {
+      const option = row.options.find((each) => each.name === name);
+      if (!option)
+        throw new WeftError("Usage", `${row.title} has no option '${name}'; it has ${row.options.map((each) => each.name).join(", ")}`);
+      if (value === undefined) continue;
+      if (typeof value !== typeof option.standard || Number.isNaN(value))
+        throw new WeftError("Usage", `${row.title}: ${name} is ${typeof option.standard === "boolean" ? "true or false" : "a number"}; ${value} was given`);
+      given[option.key] = value;
+    }
     return this.module.wait(async (memory, call) => {
-      const numbers = memory.array(Float64Array, known.map((name) => options[name] ?? NaN));
       const list = memory.array(BigUint64Array, parameters.map((each) => each.handle));
       const at = memory.allocate(8);
-      await call("weft_browser_optimizer_create", memory.text(kind), numbers, list, parameters.length, at);
+      await call("weft_browser_optimizer_create", memory.text(kind), memory.text(JSON.stringify(given)), list, parameters.length, at);
       return new Optimizer(this, this.module.view().getBigUint64(at, true), parameters);
     });
   }

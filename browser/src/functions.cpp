@@ -1,6 +1,10 @@
 // Memory, functions of JavaScript that are traced, and optimisers.
+#include <fmt/format.h>
+
 #include <cstdlib>
 
+#include "base/json.hpp"
+#include "base/quote.hpp"
 #include "browser/src/module.hpp"
 #include "weft/optim.hpp"
 
@@ -28,25 +32,61 @@ WEFT_EXPORT(weft_browser_compile) weft_status weft_browser_compile(std::uint32_t
   return weft_compile(trace, reinterpret_cast<void*>(static_cast<std::uintptr_t>(function)), result);
 }
 
-/// An optimiser of the table ("AdamW", "rmsprop", ...) over variables. `numbers`: learning rate, weight decay, largest norm of the
-/// gradients, momentum, beta_1, beta_2, epsilon; a NaN keeps the optimiser's own.
+namespace {
+
+optim::OptionValues options_of(const Json& json) {
+  optim::OptionValues options;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_boolean())
+      options[name] = value.get<bool>();
+    else if (value.is_number())
+      options[name] = value.get<double>();
+    else
+      throw UsageError(fmt::format("an optimiser's option {} is a number, true or false", quote(name, 60)));
+  }
+  return options;
+}
+
+optim::Optimizer& optimizer_of(std::uint64_t id) {
+  return object_of<optim::Optimizer, Kind::optimizer>(id, "optimiser");
+}
+
+}  // namespace
+
+/// The table of optimisers as JSON: [{"title", "doc", "options": [{"name", "standard", "doc"}]}]. The text is valid until the
+/// next function that gives a text.
+WEFT_EXPORT(weft_browser_optimizers) weft_status weft_browser_optimizers(const char** text) {
+  return capi::guarded([&] {
+    Json rows = Json::array();
+    for (const optim::RuleInfo& rule : optim::rules()) {
+      Json options = Json::array();
+      for (const optim::OptionInfo& option : rule.options) {
+        const Json standard = std::visit([](const auto value) { return Json(value); }, option.standard);
+        options.push_back({{"name", option.name}, {"standard", standard}, {"doc", option.doc}});
+      }
+      rows.push_back({{"title", rule.title}, {"doc", rule.doc}, {"options", options}});
+    }
+    *capi::required(text, "text") = capi::keep_text(rows.dump());
+  });
+}
+/// An optimiser of the table over variables. `options`: a JSON object of its options by name; what is left out keeps the
+/// optimiser's own value. Errors: WEFT_USAGE_ERROR for an option that it does not have or a value out of its range.
 WEFT_EXPORT(weft_browser_optimizer_create)
-weft_status weft_browser_optimizer_create(const char* kind, const double* numbers, const weft_variable* parameters,
+weft_status weft_browser_optimizer_create(const char* kind, const char* options, const weft_variable* parameters,
                                           std::size_t count, std::uint64_t* result) {
   return capi::guarded([&] {
     std::vector<Variable> variables;
     for (const weft_variable each : capi::list_of(parameters, count, "parameters"))
       variables.push_back(*capi::variable_of(each));
-    capi::required(numbers, "numbers");
-    constexpr const char* kNames[] = {"learning_rate", "weight_decay", "clip_norm", "momentum",
-                                      "beta_1",        "beta_2",       "epsilon"};
-    optim::OptionValues options;
-    for (std::size_t i = 0; i < std::size(kNames); ++i)
-      if (is_given(numbers[i])) options[kNames[i]] = numbers[i];
+    const Json given = parse_json(capi::required(options, "options"), "options of an optimiser");
     std::shared_ptr<optim::Optimizer> made =
-        optim::make_optimizer(capi::required(kind, "kind"), variables, std::move(options));
+        optim::make_optimizer(capi::required(kind, "kind"), variables, options_of(given));
     *capi::required(result, "result") = objects<optim::Optimizer, Kind::optimizer>().add(std::move(made));
   });
+}
+WEFT_EXPORT(weft_browser_optimizer_set_learning_rate)
+weft_status weft_browser_optimizer_set_learning_rate(std::uint64_t optimizer, double rate) {
+  return capi::guarded([&] { optimizer_of(optimizer).set_learning_rate(rate); });
 }
 /// One update; `norm` is that of the gradients before clipping.
 WEFT_EXPORT(weft_browser_optimizer_step)
@@ -55,8 +95,7 @@ weft_status weft_browser_optimizer_step(std::uint64_t optimizer, const weft_tens
   return capi::guarded([&] {
     std::vector<Tensor> given;
     for (const weft_tensor each : capi::list_of(gradients, count, "gradients")) given.push_back(capi::tensor_of(each));
-    auto& object = object_of<optim::Optimizer, Kind::optimizer>(optimizer, "optimiser");
-    *capi::required(norm, "norm") = capi::handle_of(object.step(given));
+    *capi::required(norm, "norm") = capi::handle_of(optimizer_of(optimizer).step(given));
   });
 }
 WEFT_EXPORT(weft_browser_optimizer_release) weft_status weft_browser_optimizer_release(std::uint64_t optimizer) {

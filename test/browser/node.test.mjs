@@ -86,6 +86,26 @@ test("a network learns in a compiled step", async () => {
   assert.ok(losses.at(-1) < 0.01, `${losses.at(-1)}`);
 });
 
+test("optimisers have the numbers of the native build", async () => {
+  writeFileSync(join(folder, "optimize.js"), `
+    import { tensor, variable, optim } from "weft";
+    const found = {};
+    for (const name of Object.getOwnPropertyNames(optim).filter((each) => each !== "schedule")) {
+      const x = variable(tensor([[1, -2, 3]])), optimizer = optim[name]([x], { learningRate: 0.1 });
+      for (const rate of [0.1, 0.1, 0.01]) {
+        optimizer.learningRate = rate;
+        optimizer.step([x.value.square().add(1)]);
+      }
+      found[name.toLowerCase()] = x.value.toArray()[0];
+    }
+    console.log(JSON.stringify(found));`);
+  const expected = JSON.parse(native("run", "optimize.js", "--device", "cpu"));
+  const found = await scenarios.optimize(weft);
+  assert.ok(Object.keys(found).length >= 15);
+  assert.equal(Object.keys(found).length, Object.keys(expected).length);
+  for (const [title, values] of Object.entries(found)) near(values, expected[title.toLowerCase()], 2e-6, title);
+});
+
 test("mistakes are errors with a message, and the module goes on", async () => {
   const seen = await scenarios.mistakes(weft);
   const expected = {
@@ -100,6 +120,10 @@ test("mistakes are errors with a message, and the module goes on", async () => {
     huge: /^WeftFileError: /,
     gguf: /^WeftFileError: /,
     inTrace: /^RangeError: mine$/,
+    optimizer: /^WeftUsageError: there is no optimizer "Adan"; there are sgd, adam/,
+    option: /^WeftUsageError: Lion has no option 'epsilon'; it has learningRate, beta1, beta2/,
+    optionType: /^WeftUsageError: Adam: amsgrad is true or false; 1 was given/,
+    optionRange: /^WeftUsageError: Adam: beta_1 is 1; it must be in \[0, 1\)/,
     disposed: /^WeftHandleError: this Tensor was disposed of/,
     device: /^Weft(Usage|Device)Error: /,
   };

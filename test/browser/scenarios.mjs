@@ -85,6 +85,22 @@ export async function learn(weft, steps = 30) {
   return losses;
 }
 
+/** Three updates of [1, -2, 3] by the gradients x^2 + 1, the last one at a tenth of the rate, by each optimiser. */
+export async function optimize(weft) {
+  const found = {};
+  for (const { title } of weft.optimizers) {
+    const x = await weft.variable(await weft.tensor([[1, -2, 3]]));
+    const optimizer = await weft.optimizer(title, [x], { learningRate: 0.1 });
+    const step = weft.compile(() => optimizer.step([x.value.square().add(1)]));
+    for (const rate of [0.1, 0.1, 0.01]) {
+      await optimizer.setLearningRate(rate);
+      await step();
+    }
+    found[title] = Array.from(await x.value.data());
+  }
+  return found;
+}
+
 export const text = "row, row, row your boat, gently down the stream\n".repeat(100);
 
 /** Losses of a small GPT, and what it writes. */
@@ -120,6 +136,11 @@ export async function mistakes(weft) {
   await attempt("huge", () => weft.load(new Uint8Array([255, 255, 255, 255, 255, 255, 255, 127, 123]), "x.safetensors"));
   await attempt("gguf", () => weft.loadModel(new Uint8Array(64)));
   await attempt("inTrace", () => weft.compile(() => { throw new RangeError("mine"); })(a));
+  const parameter = await weft.variable(a);
+  await attempt("optimizer", () => weft.optimizer("Adan", [parameter]));
+  await attempt("option", () => weft.optimizer("Lion", [parameter], { epsilon: 1 }));
+  await attempt("optionType", () => weft.optimizer("Adam", [parameter], { amsgrad: 1 }));
+  await attempt("optionRange", () => weft.optimizer("Adam", [parameter], { beta1: 1 }));
   await attempt("disposed", () => {
     const c = a.add(a);
     c.dispose();

@@ -14,6 +14,11 @@ weft.ops.layer_norm(x, null, x, { eps: 1e-6 });
 weft.ops.concat([x, x], { axis: 0 });
 // @ts-expect-error: softmax has an axis
 x.softmax({ axes: 1 });
+const optimizer = await weft.optimizer("Adam", [], { learningRate: 0.1, amsgrad: true });
+await optimizer.setLearningRate(0.01);
+await weft.optimizer("Lion", []);
+// @ts-expect-error: Lion has no epsilon
+await weft.optimizer("Lion", [], { epsilon: 1e-8 });
 // @ts-expect-error: there is no such optimiser
 await weft.optimizer("RMS", []);
 // @ts-expect-error: an op takes tensors
