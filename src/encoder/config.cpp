@@ -384,6 +384,9 @@ void complete(EncoderConfig& c) {
   if (!(c.theta > 0 && c.local_theta > 0)) fail("the base of rotary positions is not above 0");
   if (c.positions == Positions::buckets && c.distance <= c.buckets / 4)
     fail(fmt::format("{} buckets of distances do not fit a distance of {}", c.buckets, c.distance));
+  // Distances behind the middle bucket grow by the logarithm of (distance - 1) / middle, which must not be 0 or less.
+  if (c.positions == Positions::disentangled && c.buckets > 0 && (c.buckets < 2 || c.distance <= c.buckets / 2 + 1))
+    fail(fmt::format("{} buckets of positions do not fit a distance of {}", c.buckets, c.distance));
 }
 
 EncoderConfig read_config(const Json& json, const std::string& source) {

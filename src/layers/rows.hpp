@@ -21,15 +21,18 @@ inline void normalize_rows(std::span<float> rows, std::size_t width) {
   }
 }
 
-/// The places of the `count` largest values in order, the first of equals first.
+/// The places of the `count` largest values in order, the first of equals first and NaNs last.
 template <class T>
 std::vector<std::size_t> places_of_largest(std::span<const T> values, std::size_t count) {
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   count = std::min(count, order.size());
-  std::partial_sort(
-      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-      [&](std::size_t a, std::size_t b) { return values[a] != values[b] ? values[a] > values[b] : a < b; });
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      if (values[a] > values[b] || values[a] < values[b]) return values[a] > values[b];
+                      const bool a_is_nan = std::isnan(values[a]), b_is_nan = std::isnan(values[b]);
+                      return a_is_nan != b_is_nan ? b_is_nan : a < b;
+                    });
   order.resize(count);
   return order;
 }
