@@ -2,6 +2,8 @@
 // a language model of the catalogue makes them, for callers who may run it.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "catalogue/engine_errors.hpp"
 #include "catalogue/families.hpp"
 #include "catalogue/held_networks.hpp"
@@ -10,7 +12,34 @@
 namespace weft::operations {
 namespace {
 
-using Memories = NamedResources<memory::Store>;
+/// A memory alone, or one whose changes are on the disk when a call ends.
+class Held {
+ public:
+  explicit Held(memory::Store store) : store_(std::move(store)) {}
+  Held(memory::StoreFile file, std::filesystem::path path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  const memory::Store& store() const { return file_ ? file_->store() : *store_; }
+  std::string add(memory::Entry entry, std::span<const float> embedding) {
+    return file_ ? file_->add(std::move(entry), embedding) : store_->add(std::move(entry), embedding);
+  }
+  bool remove(std::string_view id) { return file_ ? file_->remove(id) : store_->remove(id); }
+  void commit() {
+    if (file_) file_->commit();
+  }
+  void save(const std::filesystem::path& path) {
+    if (file_ && path == path_)
+      file_->compact();
+    else
+      store().save(path);
+  }
+
+ private:
+  std::optional<memory::Store> store_;
+  std::optional<memory::StoreFile> file_;
+  std::filesystem::path path_;
+};
+
+using Memories = NamedResources<Held>;
 
 constexpr const char* kMemoryName = kNetworkName;
 constexpr const char* kSearchProperties = R"(
@@ -61,14 +90,13 @@ Value matches_of(const std::vector<memory::Match>& matches) {
 }
 
 /// All entries, or none.
-Value add_entries(memory::Store& store, const Value::Array& entries, const Tensor& embeddings,
-                  std::size_t entries_max) {
+Value add_entries(Held& held, const Value::Array& entries, const Tensor& embeddings, std::size_t entries_max) {
   if (embeddings.rank() != 2 || embeddings.shape()[0] != static_cast<Extent>(entries.size()))
     throw OperationError("SHAPE_ERROR", fmt::format("the embeddings are {}; {} entries have embeddings [{}, width]",
                                                     embeddings.shape().to_string(), entries.size(), entries.size()));
-  if (entries.size() > entries_max - std::min(store.size(), entries_max))
-    throw OperationError("MEMORY_FULL",
-                         fmt::format("it has {} entries; at most {} are possible", store.size(), entries_max));
+  const std::size_t before = held.store().size();
+  if (entries.size() > entries_max - std::min(before, entries_max))
+    throw OperationError("MEMORY_FULL", fmt::format("it has {} entries; at most {} are possible", before, entries_max));
   const std::vector<float> rows = cast(embeddings, DType::f32).to_vector<float>();
   const auto width = static_cast<std::size_t>(embeddings.shape()[1]);
   Value::Array ids;
@@ -76,12 +104,13 @@ Value add_entries(memory::Store& store, const Value::Array& entries, const Tenso
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const Value& each = entries[i];
       const auto text = [&](const char* name) { return each.find(name) ? each[name].string() : std::string(); };
-      ids.emplace_back(store.add({text("id"), text("namespace"), text("text"),
-                                  each.find("metadata") ? each["metadata"] : Value(Value::Object())},
-                                 std::span(rows).subspan(i * width, width)));
+      ids.emplace_back(held.add({text("id"), text("namespace"), text("text"),
+                                 each.find("metadata") ? each["metadata"] : Value(Value::Object())},
+                                std::span(rows).subspan(i * width, width)));
     }
+    held.commit();
   } catch (...) {
-    for (const Value& id : ids) store.remove(id.string());
+    for (const Value& id : ids) held.remove(id.string());
     throw;
   }
   return Value::object({{"ids", std::move(ids)}});
@@ -123,7 +152,7 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
 
   add("create", Kind::mutation, "create", {"memory:create"}, "An empty memory for embeddings of one width.",
       R"("width": {"type": "integer", "minimum": 1, "maximum": 65536})", R"(, "width")", [memories](Context& call) {
-        memories->add(call.input("memory").string(), memory::Store(call.input("width").integer()));
+        memories->add(call.input("memory").string(), Held(memory::Store(call.input("width").integer())));
         return Value(Value::Object());
       });
   add("load", Kind::mutation, "create", {"memory:create", "files:read"}, "A memory from a file.",
@@ -133,15 +162,34 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
         memories->check_free(name);
         memory::Store store = memory::Store::load(allowed_path(options, path, false));
         Value answer = Value::object({{"entries", store.size()}, {"width", store.width()}});
-        memories->add(name, std::move(store));
+        memories->add(name, Held(std::move(store)));
+        return answer;
+      });
+  add("open", Kind::mutation, "create", {"memory:create", "files:read", "files:write"},
+      "A memory and its file, which has all changes of a call when the call ends; drop lets go of the file. With a "
+      "width an empty "
+      "file is made if there is none. One program has a file open at a time.",
+      R"("path": {"type": "string"}, "width": {"type": "integer", "minimum": 1, "maximum": 65536})", R"(, "path")",
+      [memories, options](Context& call) {
+        const std::string &name = call.input("memory").string(), &path = call.input("path").string();
+        require_right(call, "weights", path, "read");
+        require_right(call, "weights", path, "write");
+        memories->check_free(name);
+        const Value* width = call.input().find("width");
+        allowed_path(options, path, false);
+        const std::filesystem::path file = allowed_path(options, path, true);
+        memory::StoreFile opened =
+            memory::StoreFile::open(file, width ? std::optional<Extent>(width->integer()) : std::nullopt);
+        Value answer = Value::object({{"entries", opened.store().size()}, {"width", opened.store().width()}});
+        memories->add(name, Held(std::move(opened), file));
         return answer;
       });
   add("save", Kind::mutation, "read", {"memory:run", "files:write"}, "Writes a memory to a file, whole or not at all.",
       R"("path": {"type": "string"})", R"(, "path")", [use, options](Context& call) {
         const std::string& path = call.input("path").string();
         require_right(call, "weights", path, "write");
-        return use(call, [&](const memory::Store& store) {
-          store.save(allowed_path(options, path, true));
+        return use(call, [&](Held& held) {
+          held.save(allowed_path(options, path, true));
           return Value(Value::Object());
         });
       });
@@ -152,7 +200,8 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
       });
   add("describe", Kind::query, "read", {"memory:run"}, "Width, entries, and entries of each namespace.", "", "",
       [use](Context& call) {
-        return use(call, [](const memory::Store& store) {
+        return use(call, [](const Held& held) {
+          const memory::Store& store = held.store();
           Value::Object spaces;
           for (const auto& [name, count] : store.namespaces()) spaces.set(name, count);
           return Value::object(
@@ -171,14 +220,15 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
         for (const Value& each : entries) texts.push_back(each["text"]);
         const Value* given = call.input().find("embeddings");
         const Tensor embeddings = given ? given->tensor() : embeddings_of(call, texts);
-        return use(call, [&](memory::Store& store) { return add_entries(store, entries, embeddings, most); });
+        return use(call, [&](Held& held) { return add_entries(held, entries, embeddings, most); });
       });
   add("remove", Kind::mutation, "write", {"memory:run"}, "Removes entries by their ids; returns how many there were.",
       R"("ids": {"type": "array", "items": {"type": "string"}, "maxItems": 10000})", R"(, "ids")",
       [use](Context& call) {
-        return use(call, [&](memory::Store& store) {
+        return use(call, [&](Held& held) {
           int removed = 0;
-          for (const Value& id : call.input("ids").elements()) removed += store.remove(id.string()) ? 1 : 0;
+          for (const Value& id : call.input("ids").elements()) removed += held.remove(id.string()) ? 1 : 0;
+          held.commit();
           return Value::object({{"removed", removed}});
         });
       });
@@ -186,8 +236,8 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
       "The entries whose embeddings are most alike, the best first. Exact.", kSearchProperties, "",
       [use](Context& call) {
         const std::vector<float> query = query_of(call);
-        return use(call, [&](const memory::Store& store) {
-          return Value::object({{"matches", matches_of(store.search(query, search_options(call.input())))}});
+        return use(call, [&](const Held& held) {
+          return Value::object({{"matches", matches_of(held.store().search(query, search_options(call.input())))}});
         });
       });
   add("recall", Kind::query, "read", {"memory:run"},
@@ -197,10 +247,10 @@ void add_memory_operations(Registry& registry, const CatalogueOptions& options) 
           kSearchProperties),
       "", [use](Context& call) {
         const std::vector<float> query = query_of(call);
-        return use(call, [&](const memory::Store& store) {
+        return use(call, [&](const Held& held) {
           const memory::Recall recall =
-              store.recall(query, {.token_budget = static_cast<std::size_t>(call.input("tokens").integer()),
-                                   .search = search_options(call.input())});
+              held.store().recall(query, {.token_budget = static_cast<std::size_t>(call.input("tokens").integer()),
+                                          .search = search_options(call.input())});
           return Value::object(
               {{"text", recall.text}, {"tokens", recall.tokens}, {"matches", matches_of(recall.matches)}});
         });

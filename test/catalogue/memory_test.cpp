@@ -4,6 +4,7 @@
 #include "base/temporary_folder.hpp"
 #include "operations/code_of.hpp"
 #include "weft/catalogue.hpp"
+#include "weft/memory.hpp"
 #include "weft/ops.hpp"
 
 namespace weft::operations::memory_test {
@@ -58,6 +59,32 @@ TEST_F(MemoryOperations, AddSearchRecallAndFiles) {
   EXPECT_EQ(code("memory.describe", members({{"memory", "again"}})), "MEMORY_NOT_FOUND");
 }
 
+TEST_F(MemoryOperations, OpenKeepsChangesInTheFile) {
+  EXPECT_EQ(code("memory.open", members({{"memory", "m"}, {"path", path}})), "FILE_ERROR") << "no file and no width";
+  EXPECT_EQ(call("memory.open", members({{"memory", "m"}, {"path", path}, {"width", 2}})),
+            Value::parse(R"({"entries": 0, "width": 2})"));
+  EXPECT_EQ(code("memory.open", members({{"memory", "n"}, {"path", path}})), "FILE_ERROR") << "it is open";
+  const Value entries = Value::parse(R"([{"id": "a", "text": "east"}, {"id": "b", "text": "north"}])");
+  call("memory.add",
+       members({{"memory", "m"}, {"entries", entries}, {"embeddings", tensor({{1.0f, 0.0f}, {0.0f, 2.0f}})}}));
+  EXPECT_EQ(memory::Store::load(path).size(), 2u) << "as soon as the call has ended";
+  EXPECT_EQ(
+      code("memory.add", members({{"memory", "m"},
+                                  {"entries", Value::parse(R"([{"id": "c", "text": "x"}, {"id": "a", "text": "y"}])")},
+                                  {"embeddings", ones({2, 2})}})),
+      "MEMORY_FULL");
+  call("memory.remove", members({{"memory", "m"}, {"ids", Value::array({"b"})}}));
+  EXPECT_EQ(memory::Store::load(path).size(), 1u);
+  call("memory.save", members({{"memory", "m"}, {"path", path}}));  // the journal goes into the file
+  EXPECT_EQ(memory::Store::load(path).size(), 1u);
+  call("memory.drop", members({{"memory", "m"}}));
+  EXPECT_EQ(call("memory.open", members({{"memory", "again"}, {"path", path}}))["entries"], Value(1));
+  EXPECT_EQ(
+      call("memory.search", members({{"memory", "again"}, {"embedding", ones({2})}}))["matches"].elements().size(), 1u);
+  EXPECT_EQ(code("memory.open", members({{"memory", "n"}, {"path", "/tmp/elsewhere.metatensor"}, {"width", 2}})),
+            kAccessDenied);
+}
+
 TEST_F(MemoryOperations, RefuseWhatIsWrongAndAddAllOrNone) {
   fill();
   const auto adding = [&](const char* entries, const Tensor& embeddings) {
@@ -99,6 +126,7 @@ TEST_F(MemoryOperations, RightsAreThoseOfMemoryFileAndModel) {
   EXPECT_EQ(as_reader("memory.remove", members({{"memory", "m"}, {"ids", Value::array({"a"})}})), kAccessDenied);
   EXPECT_EQ(as_reader("memory.load", members({{"memory", "new"}, {"path", path}})), kAccessDenied)
       << "no right on the file";
+  EXPECT_EQ(as_reader("memory.open", members({{"memory", "new"}, {"path", path}})), kAccessDenied);
   EXPECT_EQ(as_reader("memory.save", members({{"memory", "m"}, {"path", path}})), kAccessDenied);
   // The memory may run models, its caller may not.
   EXPECT_EQ(as_reader("memory.search", members({{"memory", "m"}, {"query", "x"}, {"model", "secret"}})), kAccessDenied);
