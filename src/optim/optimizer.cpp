@@ -126,16 +126,16 @@ Optimizer::Optimizer(ParameterList list, const Layout& layout)
   // Numbers of an optimiser of f64 parameters are f64 too: 0.1 in f32 is 0.100000001.
   const bool wide = std::any_of(variables_.begin(), variables_.end(),
                                 [](const Variable& variable) { return variable.dtype() == DType::f64; });
-  learning_rate_ = Variable(zeros({}, wide ? DType::f64 : DType::f32, device), "optimizer.learning_rate", false);
   for (const Layout::Set& each : layout.sets) {
     const double first = layout.sets[0].options.learning_rate, own = each.options.learning_rate;
-    set_learning_rate(own);  // checks it
     if (first == 0 && own != 0)
       throw UsageError(
           "optimizer: the first group has the learning rate 0, and others have a ratio to it; give it its own");
+    rates_.emplace_back(zeros({}, wide ? DType::f64 : DType::f32, device), "optimizer.learning_rate", false);
     rate_ratios_.push_back(first == own ? 1 : own / first);
+    exact_rates_.push_back(own);
+    set_group_learning_rate(rates_.size() - 1, own);
   }
-  set_learning_rate(layout.sets[0].options.learning_rate);
   for (Group& group : groups_) {
     std::stable_partition(group.members.begin(), group.members.end(),
                           [&](std::size_t i) { return variables_[i].numel() % kAlignedElements == 0; });
@@ -157,14 +157,29 @@ Shape Optimizer::state_shape(const State& state, std::size_t member) const {
   return state.shape ? state.shape(shape_of(member)) : shape_of(member);
 }
 
-Tensor Optimizer::step(std::span<const Tensor> gradients) { return step(gradients, learning_rate_.value()); }
+namespace {
+
+const Tensor& given(const Tensor& learning_rate) {
+  if (!learning_rate.defined() || learning_rate.rank() != 0)
+    throw ShapeError(fmt::format("optimizer: the learning rate must be of rank 0, given {}",
+                                 learning_rate.defined() ? learning_rate.shape().to_string() : "no value"));
+  return learning_rate;
+}
+
+}  // namespace
+
+Tensor Optimizer::step(std::span<const Tensor> gradients) { return step(gradients, Tensor(), nullptr); }
 
 Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate) {
-  return step(gradients, learning_rate, nullptr);
+  return step(gradients, given(learning_rate), nullptr);
 }
 
 Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale& scale) {
-  return step(gradients, learning_rate, &scale);
+  return step(gradients, given(learning_rate), &scale);
+}
+
+Tensor Optimizer::step(std::span<const Tensor> gradients, LossScale& scale) {
+  return step(gradients, Tensor(), &scale);
 }
 
 Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale* scale) {
@@ -183,9 +198,6 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
       throw DTypeError(fmt::format("optimizer: the gradient of \"{}\" is {}, the parameter {}; cast the gradient", name,
                                    name_of(gradients[i].dtype()), name_of(variables_[i].dtype())));
   }
-  if (learning_rate.rank() != 0)
-    throw ShapeError(
-        fmt::format("optimizer: the learning rate must be of rank 0, given {}", learning_rate.shape().to_string()));
 
   const NoGrad no_grad;
   const graph::NoAutocast in_given_types;
@@ -222,8 +234,9 @@ Tensor Optimizer::step(std::span<const Tensor> gradients, const Tensor& learning
     Tensor gradient = flat[i];
     const DType type = gradient.dtype();
     if (factor.defined()) gradient = gradient * cast(factor, type);
-    Tensor rate = cast(learning_rate, type);
-    if (const double ratio = rate_ratios_[groups_[i].set]; ratio != 1) rate = rate * ratio;
+    const std::size_t set = groups_[i].set;
+    Tensor rate = cast(learning_rate.defined() ? learning_rate : rates_[set].value(), type);
+    if (const double ratio = rate_ratios_[set]; learning_rate.defined() && ratio != 1) rate = rate * ratio;
     update_if(finite, groups_[i], gradient, rate, cast(count, type));
     if (!groups_[i].is_copy) continue;
     Extent offset = 0;
@@ -257,24 +270,45 @@ void Optimizer::reset() {
     }
 }
 
-double Optimizer::learning_rate() const {
-  const Tensor rate = learning_rate_.value();
+void Optimizer::check_group(std::size_t group) const {
+  if (group >= rates_.size())
+    throw UsageError(fmt::format("optimizer: there is no group {}; there are {}", group, rates_.size()));
+}
+
+double Optimizer::learning_rate() const { return group_learning_rate(0); }
+
+double Optimizer::group_learning_rate(std::size_t group) const {
+  check_group(group);
+  const Tensor rate = rates_[group].value();
   return rate.dtype() == DType::f64 ? rate.item<double>() : static_cast<double>(rate.item<float>());
 }
 
 void Optimizer::set_learning_rate(double rate) {
+  const std::vector<double> ratios = rate_ratios_;
+  for (std::size_t i = 0; i < ratios.size(); ++i) set_group_learning_rate(i, rate * ratios[i]);
+  rate_ratios_ = ratios;  // also after a rate of 0
+}
+
+void Optimizer::set_group_learning_rate(std::size_t group, double rate) {
+  check_group(group);
   if (!(rate >= 0) || std::isinf(rate))
     throw UsageError(fmt::format("optimizer: learning rate {} must be a number of at least 0", rate));
-  const Device device = learning_rate_.device();
+  const Device device = rates_[group].device();
   const auto narrow = static_cast<float>(rate);
-  learning_rate_.assign(learning_rate_.dtype() == DType::f64 ? tensor_from_bytes(&rate, {}, DType::f64, device)
-                                                             : tensor_from_bytes(&narrow, {}, DType::f32, device));
+  rates_[group].assign(rates_[group].dtype() == DType::f64 ? tensor_from_bytes(&rate, {}, DType::f64, device)
+                                                           : tensor_from_bytes(&narrow, {}, DType::f32, device));
+  exact_rates_[group] = rate;
+  const double first = exact_rates_[0];
+  for (std::size_t i = 0; i < rates_.size(); ++i)
+    if (first > 0 && (i == group || group == 0)) rate_ratios_[i] = i == 0 ? 1 : exact_rates_[i] / first;
 }
 
 std::int64_t Optimizer::step_count() const { return step_.value().item<std::int32_t>(); }
 
 std::vector<nn::NamedVariable> Optimizer::scalars() const {
-  return {{"step", step_}, {"learning_rate", learning_rate_}};
+  std::vector<nn::NamedVariable> list{{"step", step_}, {"learning_rate", rates_[0]}};
+  for (std::size_t i = 1; i < rates_.size(); ++i) list.push_back({fmt::format("learning_rate.{}", i), rates_[i]});
+  return list;
 }
 
 std::uint64_t Optimizer::state_bytes() const {
@@ -300,6 +334,15 @@ nn::StateDict Optimizer::state_dict() const {
 
 void Optimizer::load_state_dict(const nn::StateDict& given) {
   nn::StateDict state = given;
+  // Files of earlier versions have the first group's rate only; the others keep their ratio.
+  if (const nn::NamedArray* first = nn::find(given, "learning_rate"))
+    for (std::size_t i = 1; i < rates_.size(); ++i) {
+      if (nn::find(given, fmt::format("learning_rate.{}", i))) continue;
+      const Tensor rate = tensor_from_bytes(first->bytes.data(), first->shape, first->dtype) * rate_ratios_[i];
+      nn::NamedArray own{fmt::format("learning_rate.{}", i), first->dtype, first->shape, first->bytes};
+      rate.copy_to(own.bytes.data(), own.bytes.size());
+      state.push_back(std::move(own));
+    }
   std::vector<nn::NamedShape> expected;
   for (const nn::NamedVariable& v : scalars()) expected.push_back({v.name, v.variable.dtype(), v.variable.shape()});
   for (const Group& group : groups_)
@@ -315,6 +358,9 @@ void Optimizer::load_state_dict(const nn::StateDict& given) {
   nn::check_state(expected, state, true, "optimizer");
 
   nn::write_state(scalars(), state, false, "optimizer");
+  for (std::size_t i = 0; i < rates_.size(); ++i) exact_rates_[i] = group_learning_rate(i);
+  if (exact_rates_[0] > 0)
+    for (std::size_t i = 1; i < rates_.size(); ++i) rate_ratios_[i] = exact_rates_[i] / exact_rates_[0];
   for (Group& group : groups_)
     for (std::size_t s = 0; s < group.state.size(); ++s) {
       std::vector<std::byte> bytes;

@@ -131,6 +131,26 @@ RuleOptimizer<Options>::RuleOptimizer(std::vector<ParameterGroup<Options>> group
 }
 
 template <class Options>
+void RuleOptimizer<Options>::set_group_option(std::size_t group, const std::string& name, OptionValue value) {
+  check_group(group);
+  if (name == "learning_rate")
+    return set_group_learning_rate(group, std::visit([](const auto v) { return static_cast<double>(v); }, value));
+  Options changed = options_[group];
+  assign(changed, name, value);
+  check_options(changed);
+  const Rule<Options>& rule = rule_of(changed);
+  for (const Group& each : groups()) {
+    if (each.set != group) continue;
+    const int kind = rule.kind ? rule.kind(changed, parameter(each.members[0])) : 0;
+    if (kind != each.kind || rule.states(changed, kind).size() != each.state.size())
+      throw UsageError(fmt::format("{}: {} needs another state than the optimiser has; make it with this option",
+                                   rule.title, quote(name)));
+  }
+  options_[group] = std::move(changed);
+  if (group == 0) set_clip_norm(options_[0].clip_norm);
+}
+
+template <class Options>
 void RuleOptimizer<Options>::update(Group& group, const Tensor& gradient, const Tensor& learning_rate,
                                     const Tensor& step) {
   const Options& o = options_[group.set];
@@ -176,11 +196,13 @@ std::unique_ptr<Optimizer> made(std::vector<RuleInfo::Group> groups,
 }
 
 template <class Options>
-Extent state_numel(const Shape& parameter, const OptionValues& values) {
+Extent state_numel(const std::string& name, const Shape& parameter, const OptionValues& values,
+                   const std::function<bool(std::string_view)>& matrix_filter) {
   Options options;
+  if constexpr (requires { options.matrix_filter; }) options.matrix_filter = matrix_filter;
   for (const auto& [name, value] : values) assign(options, name, value);
   const Rule<Options>& rule = rule_of(options);
-  const nn::NamedParameter named{"parameter", Variable(zeros(parameter)), true};
+  const nn::NamedParameter named{name, Variable(zeros(parameter)), parameter.rank() >= 2};
   Extent count = 0;
   for (const StateRow& row : rule.states(options, rule.kind ? rule.kind(options, named) : 0))
     count += (row.shape ? row.shape(parameter) : parameter).numel();

@@ -24,15 +24,9 @@ Tensor rate_tensor(double rate) { return tensor(static_cast<float>(rate)); }
 }  // namespace
 
 std::uint64_t state_bytes(const RunConfig& config) {
-  const auto count = static_cast<std::uint64_t>(nn::GPT(config.model).parameter_count());
-  // Nearly all parameters are in matrices, whose state is counted for one of the model's width.
-  const Extent width = config.model.width;
-  const auto state =
-      static_cast<double>(
-          optim::rule_named(config.optimizer).state_numel(Shape{width, width}, optimizer_options(config))) /
-      static_cast<double>(width * width);
-  return count * sizeof(float) * (config.accumulate > 1 ? 2 : 1) +
-         static_cast<std::uint64_t>(static_cast<double>(count * sizeof(float)) * state);
+  const nn::GPT model(config.model);
+  const Extent count = model.parameter_count() * (config.accumulate > 1 ? 2 : 1) + state_numel(config, model);
+  return static_cast<std::uint64_t>(count) * sizeof(float);
 }
 
 Learner::Learner(const RunConfig& config, const Checkpoint* checkpoint, const parallel::Member* member)

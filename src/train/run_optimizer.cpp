@@ -26,6 +26,20 @@ optim::OptionValues optimizer_options(const RunConfig& config) {
   return options;
 }
 
+Extent state_numel(const RunConfig& config, const nn::Module& model) {
+  const optim::RuleInfo& rule = optim::rule_named(config.optimizer);
+  const optim::OptionValues options = optimizer_options(config);
+  Extent count = 0;
+  const std::function<void(const nn::Module&, const std::string&)> add = [&](const nn::Module& module,
+                                                                             const std::string& prefix) {
+    for (const auto& [name, shape] : module.own_parameters())
+      count += rule.state_numel(prefix + name, shape, options, is_hidden_matrix);
+    for (const auto& [name, child] : module.children()) add(*child, prefix + name + ".");
+  };
+  add(model, "");
+  return count;
+}
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const RunConfig& config, optim::ParameterList parameters, bool clip) {
   optim::OptionValues options = optimizer_options(config);
   options["clip_norm"] = clip ? config.clip_norm : 0;

@@ -367,6 +367,45 @@ TEST(Optimizer, ResetForgetsTheMomentsAndKeepsTheParameters) {
 }
 
 // Each rule through the table and by its class, where PyTorch and papers are compared in Python (test_optim.py).
+TEST(Optimizer, OptionsOfGroupsChange) {
+  const auto says = [](const std::string& message, std::string_view part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  const auto value = [](const Variable& v) { return v.value().to_vector<float>()[0]; };
+  Variable a(zeros({2}), "a"), b(zeros({2}), "b");
+  SGD optimizer({{std::vector<Variable>{a}, {.learning_rate = 0.5, .momentum = 0.5}},
+                 {std::vector<Variable>{b}, {.learning_rate = 0.25, .momentum = 0.5}}});
+  const std::vector<Tensor> g{ones({2}), ones({2})};
+  optimizer.step(g);
+  EXPECT_EQ(value(a), -0.5f);
+  EXPECT_EQ(value(b), -0.25f);
+  optimizer.set_group_learning_rate(1, 2.0);
+  optimizer.set_group_option(0, "momentum", 0.0);
+  optimizer.set_group_option(1, "learning_rate", 1.0);
+  EXPECT_EQ(optimizer.group_learning_rate(1), 1.0);
+  EXPECT_EQ(optimizer.group_count(), 2u);
+  optimizer.step(g);
+  EXPECT_EQ(value(a), -1.0f);         // without the momentum
+  EXPECT_EQ(value(b), -1.75f);        // 1 * (0.5 + 1)
+  optimizer.set_learning_rate(0.25);  // the ratio is 2 now
+  EXPECT_EQ(optimizer.group_learning_rate(1), 0.5);
+  optimizer.set_learning_rate(0);
+  optimizer.set_learning_rate(1);
+  EXPECT_EQ(optimizer.group_learning_rate(1), 2.0) << "a rate of 0 has no ratio, the one before stays";
+  SGD other({{std::vector<Variable>{a}, {.momentum = 0.5}}, {std::vector<Variable>{b}, {.momentum = 0.5}}});
+  nn::StateDict state = optimizer.state_dict();
+  other.load_state_dict(state);
+  EXPECT_EQ(other.group_learning_rate(1), 2.0);
+  std::erase_if(state, [](const nn::NamedArray& each) { return each.name == "learning_rate.1"; });
+  other.load_state_dict(state);  // as earlier versions wrote it
+  EXPECT_EQ(other.group_learning_rate(1), 2.0);
+  says(message_of<UsageError>([&] { optimizer.set_group_learning_rate(2, 1); }), "there is no group 2; there are 2");
+  says(message_of<UsageError>([&] { optimizer.set_group_option(0, "momentum", -1.0); }), "at least 0");
+  says(message_of<UsageError>([&] { optimizer.set_group_option(0, "beta", 1.0); }), "there is no option");
+  SGD plain(std::vector<Variable>{a});
+  says(message_of<UsageError>([&] { plain.set_group_option(0, "momentum", 0.5); }), "another state");
+}
+
 TEST(Optimizer, EveryRuleIsInTheTable) {
   std::vector<std::string> names;
   for (const RuleInfo& rule : rules()) {
@@ -381,7 +420,7 @@ TEST(Optimizer, EveryRuleIsInTheTable) {
       EXPECT_NE(parameters[i].value().to_vector<float>(), numbers(kShapes[i].numel(), static_cast<int>(i)))
           << rule.name;
     std::uint64_t elements = 0;
-    for (const Shape& shape : kShapes) elements += static_cast<std::uint64_t>(rule.state_numel(shape, {}));
+    for (const Shape& shape : kShapes) elements += static_cast<std::uint64_t>(rule.state_numel("p", shape, {}, {}));
     EXPECT_EQ(optimizer->state_bytes(), elements * sizeof(float)) << rule.name;
   }
   EXPECT_EQ(names, (std::vector<std::string>{"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",

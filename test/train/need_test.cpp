@@ -31,6 +31,25 @@ TrainRequest make_request(const TemporaryFolder& folder) {
   return request;
 }
 
+TEST(TrainingNeed, MomentsOfEveryRuleAreExact) {
+  for (const char* rule : {"sgd", "adafactor", "muon", "lion", "rmsprop"}) {
+    const TemporaryFolder folder;
+    TrainRequest request = make_request(folder);
+    request.optimizer = rule;
+    const TrainingNeed need = training_need(request);
+    const TextData data = TextData::load(*request.data, Alphabet::Kind::characters, need.config.model.context);
+    const std::uint64_t before = device_memory_used(kCpu);
+    Trainer trainer(need.config, data);
+    (void)trainer.step(0).loss.item<float>();
+    const std::uint64_t held = device_memory_used(kCpu) - before;
+    EXPECT_GE(held, need.weights + need.moments) << rule;
+    std::uint64_t state = 0;
+    for (const nn::NamedArray& each : trainer.checkpoint().optimizer)
+      if (each.name != "step" && each.name != "learning_rate") state += each.bytes.size();
+    EXPECT_EQ(need.moments, state) << rule;
+  }
+}
+
 TEST(TrainingNeed, BytesAreThoseOfTheRun) {
   for (const Extent accumulate : {1, 3}) {
     const TemporaryFolder folder;

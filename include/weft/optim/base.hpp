@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "weft/nn/module.hpp"
@@ -26,6 +27,9 @@ struct ParameterList {
   ParameterList(std::vector<nn::NamedParameter> parameters);  // NOLINT
   std::vector<nn::NamedParameter> parameters;
 };
+
+/// The value of an option of an update rule.
+using OptionValue = std::variant<double, bool, Extent>;
 
 struct Clipped {
   std::vector<Tensor> gradients;
@@ -65,9 +69,24 @@ class Optimizer {
   /// The same for gradients of a loss times the scale's factor. The norm is that of the loss itself; where it is not finite,
   /// parameters, state and step count stay, and the scale falls.
   Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale& scale);
+  /// The same with the optimiser's own learning rates.
+  Tensor step(std::span<const Tensor> gradients, LossScale& scale);
 
+  /// That of the first group. Setting it keeps the ratios of the other groups' rates to it.
   double learning_rate() const;
   void set_learning_rate(double rate);
+  /// Groups of parameters that have options of their own.
+  std::size_t group_count() const { return rate_ratios_.size(); }
+  /// The learning rate of one group. Setting it leaves those of the others; compiled functions see it too, unless they were given a
+  /// rate. Errors  UsageError: no such group, or a rate that is not a number of at least 0.
+  double group_learning_rate(std::size_t group) const;
+  void set_group_learning_rate(std::size_t group, double rate);
+  /// Another value of a group's option for later steps, and for functions that are compiled later. The options are those of the
+  /// rule's table (weft/optim/table.hpp).
+  /// Errors  UsageError: no such group or option, a value outside of its range, or one that needs another state (momentum of an
+  ///         SGD that was made without).
+  virtual void set_group_option(std::size_t group, const std::string& name, OptionValue value) = 0;
+
   /// Updates made so far.
   std::int64_t step_count() const;
 
@@ -119,10 +138,15 @@ class Optimizer {
   Optimizer(ParameterList list, const Layout& layout);
   /// Assigns the group's parameters and state. `step` is the number of this update, counted from 1, of rank 0.
   virtual void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) = 0;
+  void check_group(std::size_t group) const;
+  void set_clip_norm(double norm) { clip_norm_ = norm; }
+  const std::vector<Group>& groups() const { return groups_; }
+  const nn::NamedParameter& parameter(std::size_t member) const { return parameters_[member]; }
   const Shape& shape_of(std::size_t member) const { return variables_[member].shape(); }
 
  private:
   std::vector<nn::NamedVariable> scalars() const;
+  /// `learning_rate` undefined: the optimiser's own.
   Tensor step(std::span<const Tensor> gradients, const Tensor& learning_rate, LossScale* scale);
   void update_if(const Tensor& finite, Group& group, const Tensor& gradient, const Tensor& learning_rate,
                  const Tensor& step);
@@ -132,8 +156,10 @@ class Optimizer {
   std::vector<Variable> variables_;
   std::vector<Group> groups_;
   std::vector<double> rate_ratios_;  // of sets of options, to the first one
+  std::vector<double> exact_rates_;  // of sets of options, before they are rounded to f32
   double clip_norm_;
-  Variable step_, learning_rate_;
+  Variable step_;
+  std::vector<Variable> rates_;  // one for each set of options
 };
 
 }  // namespace weft::optim

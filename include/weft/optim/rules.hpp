@@ -28,6 +28,7 @@ class RuleOptimizer final : public Optimizer {
   /// Several groups, each with its options. The learning rate of `step` and set_learning_rate is that of the first group, and
   /// those of the others keep their ratio to it. Gradients are clipped by the first group's norm, over all parameters.
   explicit RuleOptimizer(std::vector<ParameterGroup<Options>> groups);
+  void set_group_option(std::size_t group, const std::string& name, OptionValue value) override;
 
  private:
   void update(Group& group, const Tensor& gradient, const Tensor& learning_rate, const Tensor& step) override;

@@ -7,14 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "weft/optim/base.hpp"
 
 namespace weft::optim {
 
-using OptionValue = std::variant<double, bool, Extent>;
 using OptionValues = std::map<std::string, OptionValue, std::less<>>;
 
 struct OptionInfo {
@@ -35,8 +33,9 @@ struct RuleInfo {
   std::vector<OptionInfo> options;
   /// Errors  UsageError: an option that the rule does not have, of another type or outside of its range.
   std::unique_ptr<Optimizer> (*make)(std::vector<Group> groups, std::function<bool(std::string_view)> matrix_filter);
-  /// Elements of the state beside a parameter of that shape. Errors: as `make`.
-  Extent (*state_numel)(const Shape& parameter, const OptionValues& options);
+  /// Elements of the state beside a parameter of that name and shape. Errors: as `make`.
+  Extent (*state_numel)(const std::string& name, const Shape& parameter, const OptionValues& options,
+                        const std::function<bool(std::string_view)>& matrix_filter);
 };
 
 /// All rules, in the order of the documentation.
