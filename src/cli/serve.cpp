@@ -101,6 +101,10 @@ int serve_model(OpenAiRequest request) {
   options.has_voice = !request.voice.empty();
   options.has_encoder = !request.encoder.empty();
   options.has_reranker = !request.reranker.empty();
+  if (!options.has_model && !options.has_transcriber && !options.has_voice && !options.has_encoder &&
+      !options.has_reranker)
+    throw UsageError(
+        "the name of the model is empty; give the file or folder of a model, or its name as hf:OWNER/NAME");
   if (!request.detector.empty() && !options.has_transcriber)
     throw UsageError("--detector finds the speech for a speech model; give one with --transcriber, or leave it out");
   if (!options.has_model && !request.alias.empty()) throw UsageError("--alias names a language model; leave it out");

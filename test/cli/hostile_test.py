@@ -208,6 +208,7 @@ class HostileTest(unittest.TestCase):
         keys.write_bytes(b"# ours\ngood-key\nbad\x00key\n")
         self.refused(FILE, "line 3 is no key", "serve", self.model, "--port", "0", "--device", "cpu", "--api-key-file", keys)
         keys.write_bytes(b"# ours\n\n")
+        self.refused(USAGE, "the name of the model is empty", "serve", "", "--port", "0", "--device", "cpu")
         self.refused(USAGE, "the file has no key", "serve", self.model, "--port", "0", "--device", "cpu", "--api-key-file", keys)
 
     def test_places_to_write(self):
