@@ -62,6 +62,7 @@ struct Axes : std::vector<int> {
 [[nodiscard]] Tensor squeeze(const Tensor& x, int axis, Where where = Where::current());
 /// Axes [first, last] become one.
 [[nodiscard]] Tensor flatten(const Tensor& x, int first = 0, int last = -1, Where where = Where::current());
+/// Parts one after another along an axis, in the dtype that they have in common (`promote`). `stack`: along a new axis.
 [[nodiscard]] Tensor concat(std::span<const Tensor> parts, int axis, Where where = Where::current());
 [[nodiscard]] Tensor stack(std::span<const Tensor> parts, int axis, Where where = Where::current());
 [[nodiscard]] inline Tensor concat(std::initializer_list<Tensor> parts, int axis, Where where = Where::current()) {

@@ -22,19 +22,19 @@ Tensor concat(std::span<const Tensor> parts, int axis, Where where) {
   with_value("concat", parts[0]);
   const int a = graph::normalized_axis("concat", parts[0], axis, where);
   std::vector<graph::NodeRef> nodes;
+  DType type = parts[0].dtype();
+  for (const Tensor& part : parts)
+    if (with_value("concat", part).dtype() != type) type = promote(type, part.dtype());
   for (const Tensor& part : parts) {
-    with_value("concat", part);
     const std::vector<std::pair<std::string, Tensor>> operands = {{"first", parts[0]}, {"part", part}};
     bool fits = part.rank() == parts[0].rank();
     for (int i = 0; fits && i < part.rank(); ++i) fits = i == a || part.shape()[i] == parts[0].shape()[i];
     if (!fits)
       throw ShapeError(
           describe("concat", fmt::format("extents differ elsewhere than on axis {}", axis), operands, where));
-    if (part.dtype() != parts[0].dtype())
-      throw DTypeError(describe("concat", "the dtypes differ; cast one", operands, where));
     if (part.device() != parts[0].device())
       throw DeviceError(describe("concat", "the devices differ; move one with .to(device)", operands, where));
-    nodes.push_back(part.node());
+    nodes.push_back(part.dtype() == type ? part.node() : cast(part, type).node());
   }
   return graph::wrap(graph::concat(std::move(nodes), a));
 }
@@ -91,19 +91,20 @@ const std::vector<OpRow>& rows_of_parts() {
        .family = "view",
        .inputs = {{.name = "parts", .repeated = true}},
        .attributes = {axis_attribute("axis to join along", Extent{0})},
-       .result = "that of the parts",
+       .result = "the common one of the parts",
        .doc = "Tensors one after another along an axis.",
        .torch = "torch.cat(parts, axis)",
        .onnx = "Concat",
-       .cases = {{"three parts", {{{6, 7, 5}}, {{6, 2, 5}}, {{6, 1, 5}}}, {{"axis", Extent{1}}}}},
+       .cases = {{"three parts", {{{6, 7, 5}}, {{6, 2, 5}}, {{6, 1, 5}}}, {{"axis", Extent{1}}}},
+                 {"several dtypes", {{{6, 2}}, {{6, 3}, 0, 5, DType::i32}}, {{"axis", Extent{1}}}}},
        .errors = {{"other extents differ", {{{6, 7}}, {{5, 7}}}, {{"axis", Extent{1}}}, "extents differ elsewhere"},
-                  {"dtypes differ", {{{6}}, {{6}, 0, 5, DType::i32}}, {}, "the dtypes differ"}},
+                  {"no common dtype", {{{6}, 0, 5, DType::u64}, {{6}, 0, 5, DType::i32}}, {}, "u64"}},
        .apply = [](const Arguments& a) { return Tensors{concat(a.inputs(), a.small("axis"))}; }},
       {.name = "stack",
        .family = "view",
        .inputs = {{.name = "parts", .repeated = true}},
        .attributes = {axis_attribute("place of the new axis", Extent{0})},
-       .result = "that of the parts",
+       .result = "the common one of the parts",
        .doc = "Tensors of one shape side by side along a new axis.",
        .torch = "torch.stack(parts, axis)",
        .cases = {{"at the end", {{{6, 7}}, {{6, 7}}}, {{"axis", Extent{-1}}}}},
