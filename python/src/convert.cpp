@@ -19,16 +19,25 @@ PyTypeObject *tensor_type = nullptr, *variable_type = nullptr;
 
 PyObject* wrap(Tensor tensor) {
   nb::object object = nb::inst_alloc(reinterpret_cast<PyObject*>(tensor_type));
-  new (nb::inst_ptr<Handle>(object)) Handle{std::move(tensor), {}};
+  new (nb::inst_ptr<Handle>(object)) Handle{std::move(tensor), {}, {}};
   nb::inst_mark_ready(object);
   return object.release().ptr();
 }
 
 nb::object wrap_variable(Variable variable) {
   nb::object object = nb::inst_alloc(reinterpret_cast<PyObject*>(variable_type));
-  new (nb::inst_ptr<VariableHandle>(object)) VariableHandle{{{}, std::move(variable)}};
+  new (nb::inst_ptr<VariableHandle>(object)) VariableHandle{{{}, std::move(variable), {}}};
   nb::inst_mark_ready(object);
   return object;
+}
+
+void set_origin(PyObject* view, PyObject* base, PyObject* op, nb::object arguments, nb::object names, int part) {
+  // A view of a view keeps that one, so that the way to the first object is there; that one is not kept.
+  const nb::object kept =
+      handle_of(base).origin.is_valid() ? nb::object(nb::borrow(base)) : nb::steal(PyWeakref_NewRef(base, nullptr));
+  if (!kept.is_valid()) raise();
+  handle_of(view).origin = nb::make_tuple(kept, op ? nb::object(nb::borrow(op)) : nb::object(nb::none()), arguments,
+                                          names.is_valid() ? names : nb::object(nb::none()), part);
 }
 
 PyObject* wrap_results(std::vector<Tensor> results, bool as_tuple) {
@@ -322,6 +331,11 @@ Tensor tensor_from(PyObject* object, std::optional<DType> type, bool copy) {
   if (PyBool_Check(object) || PyFloat_CheckExact(object) || PyLong_Check(object) || PyList_Check(object) ||
       PyTuple_Check(object))
     return tensor_of_list(object, type);
+  if (PyRange_Check(object)) {
+    const nb::object list = nb::steal(PySequence_List(object));
+    if (!list.is_valid()) raise();
+    return tensor_of_list(list.ptr(), type);
+  }
   // The interface of NumPy's scalars names memory that nobody keeps; __array__ makes an array of them.
   if (has_attribute(object, "__array_interface__") &&
       (has_attribute(object, "__len__") || !has_attribute(object, "__array__")))

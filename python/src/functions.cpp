@@ -224,6 +224,7 @@ void bind_functions(nb::module_& m) {
           nb::sig("def copy(self, tensor: Tensor) -> Tensor"))
       .def_prop_ro("threads", [](const SessionObject& self) { return self.session->threads(); });
   m.def("manual_seed", &manual_seed, nb::arg("seed"), "Seeds the generator of random numbers.");
+  m.def("_random_state", [] { return wrap_variable(random_state()); });
   m.def("set_device_memory_limit", &set_device_memory_limit, nb::arg("bytes"),
         "Limits the bytes of values and plans of this thread's session on each device; 0: no limit. Later requests "
         "beyond it "

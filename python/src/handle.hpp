@@ -24,6 +24,8 @@ namespace nb = nanobind;
 struct Handle {
   Tensor tensor;
   Variable variable;
+  /// Of a view, what it shows of which object (_changes.py), so that a change of it changes that object too; else null.
+  nb::object origin = {};
   Tensor value() const {
     if (!variable.defined()) return tensor;
     // A compiled function that updates the Variable may hold it, and want the GIL to look for Ctrl-C.
@@ -66,6 +68,9 @@ inline void keep_evaluated(PyObject* object, const Tensor& before, const Tensor&
 PyObject* wrap(Tensor tensor);
 nb::object wrap_variable(Variable variable);
 inline nb::object wrapped(Tensor tensor) { return nb::steal(wrap(std::move(tensor))); }
+/// Notes that `view` shows what `key` (op null: as an index) or op(*arguments, **names) gives of `base`. `part`: of several results.
+void set_origin(PyObject* view, PyObject* base, PyObject* op, nb::object arguments, nb::object names = {},
+                int part = -1);
 /// A tuple of Tensors, or the one.
 PyObject* wrap_results(std::vector<Tensor> results, bool as_tuple);
 

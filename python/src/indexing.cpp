@@ -170,7 +170,11 @@ PyObject* element_of(PyObject* self, PyObject* key) {
         where_chosen.push_back(i);
       }
     }
-    if (chosen.empty()) return wrap(std::move(x));
+    if (chosen.empty()) {
+      nb::object view = wrapped(std::move(x));
+      set_origin(view.ptr(), self, nullptr, nb::borrow(key));
+      return view.release().ptr();
+    }
     // NumPy: index arrays that are not neighbours put their axes first; beside them an integer counts as an array.
     bool apart = false;
     for (std::size_t i = 1; i < where_chosen.size(); ++i) apart |= where_chosen[i] > where_chosen[i - 1] + 1;

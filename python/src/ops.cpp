@@ -2,6 +2,8 @@
 // row to sort positional and named arguments into inputs and attributes. So nothing is compiled for a single op.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/quote.hpp"
 #include "graph/op.hpp"
 #include "handle.hpp"  // Python.h before structmember.h
@@ -29,8 +31,16 @@ struct Op {
   int gathers;          // the attribute that takes all integers that follow: x.reshape(2, 3); or -1
   bool axis_in_middle;  // PyTorch's order (x, axis, indices) is taken too
   bool plain;           // elementwise: attributes are numbers, and most calls give none
+  bool pairs;           // gives values and their positions
+  bool views;           // shows elements of its input, each at most once
 };
 PyTypeObject* op_type = nullptr;
+PyObject* pair_type = nullptr;  // (values, indices), a named tuple of Python
+
+constexpr std::string_view kViews[] = {"reshape", "transpose", "permute",   "squeeze", "unsqueeze", "diagonal",
+                                       "detach",  "flatten",   "unflatten", "select",  "narrow",    "slice",
+                                       "movedim", "split",     "chunk",     "unbind"};
+constexpr std::string_view kPairs[] = {"sort", "topk", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin"};
 
 const Op& op_of(PyObject* object) { return *reinterpret_cast<Op*>(object); }
 
@@ -272,6 +282,28 @@ Sorted sorted(const Op& op, PyObject* const* arguments, std::size_t count, PyObj
   return result;
 }
 
+// The results show parts of the first argument.
+void note_views(PyObject* op, PyObject* results, PyObject* const* arguments, std::size_t count, PyObject* names) {
+  PyObject* base = count > 0 ? arguments[0] : nullptr;
+  if (!base || !is_tensor(base)) return;
+  const nb::object rest = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(count) - 1));
+  if (!rest.is_valid()) raise();
+  for (std::size_t i = 1; i < count; ++i) {
+    Py_INCREF(arguments[i]);
+    PyTuple_SetItem(rest.ptr(), static_cast<Py_ssize_t>(i) - 1, arguments[i]);
+  }
+  nb::object named;
+  if (const Py_ssize_t size = names ? PyTuple_Size(names) : 0; size > 0) {
+    nb::dict made;
+    for (Py_ssize_t i = 0; i < size; ++i)
+      made[nb::borrow(PyTuple_GetItem(names, i))] = nb::borrow(arguments[count + static_cast<std::size_t>(i)]);
+    named = made;
+  }
+  if (is_tensor(results)) return set_origin(results, base, op, rest, named);
+  for (Py_ssize_t i = 0; i < PyTuple_Size(results); ++i)
+    set_origin(PyTuple_GetItem(results, i), base, op, rest, named, static_cast<int>(i));
+}
+
 PyObject* call_op(PyObject* self, PyObject* const* arguments, std::size_t nargs, PyObject* names) {
   return guarded([&]() -> PyObject* {
     const Op& op = op_of(self);
@@ -302,7 +334,12 @@ PyObject* call_op(PyObject* self, PyObject* const* arguments, std::size_t nargs,
       const nb::gil_scoped_release free;
       for (Tensor& each : results) each = each.to(device);
     }
-    return wrap_results(std::move(results), row.several_outputs);
+    nb::object made = nb::steal(wrap_results(std::move(results), row.several_outputs));
+    if (!made.is_valid()) raise();
+    if (op.views) note_views(self, made.ptr(), arguments, count, names);
+    if (op.pairs && pair_type && PyTuple_Check(made.ptr()) && PyTuple_Size(made.ptr()) == 2)
+      return PyObject_CallObject(pair_type, made.ptr());
+    return made.release().ptr();
   });
 }
 
@@ -386,6 +423,8 @@ nb::object op_object(const OpRow& row) {
                        (first.name == "axes" && !first.default_value);
     if (takes && first.type == AttributeType::integers && row.name != "as_strided") op->gathers = 0;
   }
+  op->views = std::find(std::begin(kViews), std::end(kViews), row.name) != std::end(kViews);
+  op->pairs = std::find(std::begin(kPairs), std::end(kPairs), row.name) != std::end(kPairs);
   op->axis_in_middle = row.inputs.size() > 1 && index_of_attribute(row, "axis") >= 0 &&
                        (row.family == "indexing" || row.family == "gather");
   return nb::steal(reinterpret_cast<PyObject*>(op));
@@ -409,6 +448,7 @@ void bind_ops(nb::module_& m) {
         return all;
       },
       "Every op of the table: name, function, other names, family, number of inputs.");
+  m.def("_set_pair_type", [](nb::object type) { pair_type = type.release().ptr(); });
   m.def(
       "op", [](const std::string& name) { return op_object(graph::op_row(name)); }, nb::arg("name"),
       nb::sig("def op(name: str) -> Op"), "The op of that name or alias, as a function.");

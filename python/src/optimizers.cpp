@@ -113,12 +113,19 @@ void bind_optimizers(nb::module_& m) {
           "_step",
           [](optim::Optimizer& self, nb::object gradients, nb::object rate, optim::LossScale* scale) {
             const std::vector<Tensor> list = values_from(gradients.ptr(), "step: a gradient");
-            const Tensor now = rate.is_none() ? Tensor() : cast(tensor_from(rate.ptr()), DType::f32);
+            // Numbers keep their digits where parameters are f64.
+            bool wide = false;
+            for (const Variable& each : self.parameters()) wide |= each.dtype() == DType::f64;
+            Tensor now;
+            if (!rate.is_none())
+              now = is_tensor(rate.ptr()) ? value_from(rate.ptr(), "step: the learning rate")
+                                          : tensor_from(rate.ptr(), wide ? DType::f64 : DType::f32);
+            if (now.defined() && !is_float(now.dtype())) now = cast(now, DType::f32);
             Tensor norm;
             {
               const nb::gil_scoped_release free;
               if (scale)
-                norm = self.step(list, now.defined() ? now : full({}, self.learning_rate(), DType::f32), *scale);
+                norm = now.defined() ? self.step(list, now, *scale) : self.step(list, *scale);
               else
                 norm = now.defined() ? self.step(list, now) : self.step(list);
             }
@@ -132,6 +139,18 @@ void bind_optimizers(nb::module_& m) {
             return self.learning_rate();
           },
           &optim::Optimizer::set_learning_rate)
+      .def("_group_rate",
+           [](const optim::Optimizer& self, std::size_t group) {
+             const nb::gil_scoped_release free;
+             return self.group_learning_rate(group);
+           })
+      .def("_set_group_option",
+           [](optim::Optimizer& self, std::size_t group, const std::string& name, nb::object value) {
+             if (nb::isinstance<nb::bool_>(value))
+               self.set_group_option(group, name, nb::cast<bool>(value));
+             else
+               self.set_group_option(group, name, nb::cast<double>(value));
+           })
       .def_prop_ro(
           "step_count",
           [](const optim::Optimizer& self) {

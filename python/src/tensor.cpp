@@ -164,17 +164,8 @@ int is_true(PyObject* a) {
   return done ? result : -1;
 }
 
-// ---- Lengths and assignment ------------------------------------------------------------------------------------------
+// ---- Lengths -----------------------------------------------------------------------------------------------------
 
-int refuse_assignment(PyObject* self, PyObject*, PyObject*) {
-  const bool variable = Py_TYPE(self) == variable_type;
-  PyErr_SetString(PyExc_TypeError,
-                  variable
-                      ? "a Variable is assigned as a whole: v.assign(weft.where(...)) or v.assign(x.index_put(...))"
-                      : "tensors never change; x = weft.where(mask, value, x) or x = x.index_put(values, indices) "
-                        "gives another value");
-  return -1;
-}
 Py_ssize_t length(PyObject* self) {
   Py_ssize_t result = -1;
   PyObject* done = guarded([&]() -> PyObject* {
@@ -229,6 +220,13 @@ nb::object capsule_of(M* managed, const char* name) {
     raise();
   }
   return nb::steal(capsule);
+}
+
+void assign(Handle& handle, PyObject* next) {
+  Tensor value = tensor_from(next);
+  if (!is_tensor(next) && value.dtype() != handle.variable.dtype()) value = cast(value, handle.variable.dtype());
+  const nb::gil_scoped_release free;
+  handle.variable.assign(value);
 }
 
 Variable variable_of(const Handle& handle, const char* what) {
@@ -290,7 +288,6 @@ PyType_Slot tensor_slots[] = {
     SLOT(Py_tp_richcompare, compare),
     SLOT(Py_tp_hash, hash_of),
     SLOT(Py_mp_subscript, element_of),
-    SLOT(Py_mp_ass_subscript, refuse_assignment),
     SLOT(Py_mp_length, length),
 #undef SLOT
     {0, nullptr}};
@@ -367,7 +364,7 @@ void bind_tensor(nb::module_& m) {
       .def(
           "__init__",
           [](Handle* self, nb::object data, nb::object dtype) {
-            new (self) Handle{tensor_from(data.ptr(), dtype_if_given(dtype), true), {}};
+            new (self) Handle{tensor_from(data.ptr(), dtype_if_given(dtype), true), {}, {}};
           },
           nb::arg("data"), nb::arg("dtype") = nb::none(),
           nb::sig("def __init__(self, data: ArrayLike, dtype: DTypeLike | None = None) -> None"))
@@ -416,6 +413,34 @@ void bind_tensor(nb::module_& m) {
       .def(
           "item", [](const Handle& h) { return nb::steal(item_of(h.value())); },
           nb::sig("def item(self) -> bool | int | float"), "The one element of a tensor with one element.")
+      .def("_value", [](const Handle& h) { return wrapped(h.value()); })
+      .def(
+          "_set",
+          [](Handle& h, nb::object value) {
+            if (h.variable.defined())
+              assign(h, value.ptr());
+            else
+              h.tensor = value_from(value.ptr(), "_set");
+          },
+          nb::arg("value"))
+      // Another Variable of the same name, whose dtype, device and shape may differ.
+      .def(
+          "_set_variable",
+          [](Handle& h, nb::object value) {
+            const Variable old = variable_of(h, "_set_variable");
+            h.variable = Variable(value_from(value.ptr(), "_set_variable"), old.name(), old.requires_grad());
+          },
+          nb::arg("value"))
+      // From now on a Variable; its class stays Tensor.
+      .def("_become_variable",
+           [](Handle& h) {
+             if (h.variable.defined()) return;
+             h.variable = Variable(h.tensor, "", true);
+             h.tensor = {};
+             h.origin = {};
+           })
+      .def_prop_ro("_is_variable", [](const Handle& h) { return h.variable.defined(); })
+      .def_prop_ro("_origin", [](const Handle& h) { return h.origin.is_valid() ? h.origin : nb::object(nb::none()); })
       .def("_elements", [](const Handle& h) { return elements_of(h.value()); })
       .def("_text",
            [](const Handle& h) {
@@ -451,7 +476,7 @@ void bind_tensor(nb::module_& m) {
           "__deepcopy__",
           [](nb::handle self, nb::handle) -> nb::object {
             const Handle& h = handle_of(self.ptr());
-            if (!h.variable.defined()) return nb::borrow(self);
+            if (!h.variable.defined()) return wrapped(h.value());
             return wrap_variable(Variable(h.value(), h.variable.name(), h.variable.requires_grad()));
           },
           nb::arg("memo"), nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
@@ -460,9 +485,12 @@ void bind_tensor(nb::module_& m) {
           [](Handle& h, bool on) { variable_of(h, "requires_grad").set_requires_grad(on); })
       .def_prop_rw(
           "grad",
-          [](const Handle& h) -> nb::object {
+          [](nb::handle self) -> nb::object {
+            const Handle& h = handle_of(self.ptr());
             if (!h.variable.defined() || !h.variable.grad().defined()) return nb::none();
-            return wrapped(h.variable.grad());
+            nb::object gradient = wrapped(h.variable.grad());
+            set_origin(gradient.ptr(), self.ptr(), nullptr, nb::str("grad"));
+            return gradient;
           },
           [](Handle& h, nb::object grad) {
             variable_of(h, "grad").set_grad(grad.is_none() ? Tensor() : value_from(grad.ptr(), "grad"));
@@ -489,7 +517,7 @@ void bind_tensor(nb::module_& m) {
       .def(
           "__init__",
           [](VariableHandle* self, nb::object data, const std::string& name, bool requires_grad) {
-            new (self) VariableHandle{{{}, Variable(tensor_from(data.ptr(), {}, true), name, requires_grad)}};
+            new (self) VariableHandle{{{}, Variable(tensor_from(data.ptr(), {}, true), name, requires_grad), {}}};
           },
           nb::arg("data"), nb::arg("name") = "", nb::arg("requires_grad") = true,
           nb::sig("def __init__(self, data: ArrayLike, name: str = '', requires_grad: bool = True) -> None"))
@@ -500,14 +528,8 @@ void bind_tensor(nb::module_& m) {
           "value", [](const VariableHandle& h) { return wrapped(h.value()); }, nb::sig("def value(self) -> Tensor"),
           "The current value as a Tensor, which stays what it is.")
       .def(
-          "assign",
-          [](VariableHandle& h, nb::object next) {
-            Tensor value = tensor_from(next.ptr());
-            if (!is_tensor(next.ptr()) && value.dtype() != h.variable.dtype()) value = cast(value, h.variable.dtype());
-            const nb::gil_scoped_release free;
-            h.variable.assign(value);
-          },
-          nb::arg("next"), nb::sig("def assign(self, next: ArrayLike) -> None"),
+          "assign", [](VariableHandle& h, nb::object next) { assign(h, next.ptr()); }, nb::arg("next"),
+          nb::sig("def assign(self, next: ArrayLike) -> None"),
           "Sets the next value, which is computed at the next evaluation.")
       .def(
           "zero_grad", [](VariableHandle& h) { h.variable.clear_grad(); }, "Clears .grad.");

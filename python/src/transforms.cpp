@@ -72,6 +72,7 @@ void bind_scopes(nb::module_& m) {
     self.leave();
   });
   m.def("_no_grad", [] { return Scope([] { return std::make_shared<NoGrad>(); }); });
+  m.def("_enable_grad", [] { return Scope([] { return std::make_shared<EnableGrad>(); }); });
   m.def("_keep_history", [] { return Scope([] { return std::make_shared<KeepHistory>(); }); });
   m.def("_autocast", [](nb::object dtype) {
     return Scope([type = dtype_from(dtype.ptr())] { return std::make_shared<Autocast>(type); });

@@ -206,11 +206,11 @@ class AgainstTorch(unittest.TestCase):
         (i, ti), (o, to) = given(integers((6,), 7)), given(np.array([0, 2, 5], "i4"))
         close(mine(i, o), theirs(ti, to))
         for mode in ("sum", "mean"):
-            theirs, mine = torch.nn.EmbeddingBag(7, 3, mode=mode), nn.EmbeddingBag(7, 3, mode)
+            theirs, mine = torch.nn.EmbeddingBag(7, 3, mode=mode), nn.EmbeddingBag(7, 3, mode=mode)
             self.loaded(mine, theirs)
             close(mine(i.reshape((2, 3))), theirs(ti.reshape(2, 3)))
         weighted = numbers((6,), 3)
-        theirs, mine = torch.nn.EmbeddingBag(7, 3, mode="sum"), nn.EmbeddingBag(7, 3, "sum")
+        theirs, mine = torch.nn.EmbeddingBag(7, 3, mode="sum"), nn.EmbeddingBag(7, 3, mode="sum")
         self.loaded(mine, theirs)
         close(mine(i, o, weft.tensor(weighted)), theirs(ti, to, torch.tensor(weighted)))
 
@@ -415,7 +415,7 @@ class Layers(unittest.TestCase):
         x = weft.tensor(X)
         for message, make in (("do not divide", lambda: nn.MultiheadAttention(8, 3)), ("activation is 'swish'", lambda: nn.TransformerEncoderLayer(8, 2, activation="swish")),
                               ("padding needs 4 numbers", lambda: nn.ZeroPad2d((1, 2))), ("takes 1 options by position", lambda: nn.ELU(1, 2)),
-                              ("approximate", lambda: nn.GELU("erf")), ("mode is 'median'", lambda: nn.EmbeddingBag(3, 2, "median")),
+                              ("approximate", lambda: nn.GELU("erf")), ("mode is 'median'", lambda: nn.EmbeddingBag(3, 2, mode="median")),
                               ("give output_size or output_ratio", lambda: nn.FractionalMaxPool2d(2)), ("reduction is 'all'", lambda: nn.BCELoss(reduction="all")(x, x)),
                               ("differ in shape", lambda: nn.CrossEntropyLoss()(x, x[:, :2])), ("has no parametrization", lambda: nn.utils.remove_weight_norm(nn.Linear(2, 2))),
                               ("must be at least 2", lambda: nn.utils.spectral_norm(nn.Linear(2, 2), "bias")), (r"\[2\] lengths for 6", lambda: nn.utils.rnn.pack_padded_sequence(x, [1, 2])),

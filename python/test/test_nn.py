@@ -82,16 +82,16 @@ class Layers(unittest.TestCase):
 
     def test_images(self):
         x = weft.arange(4.0).reshape(1, 1, 2, 2)
-        self.assertEqual(nn.Upsample(2)(x).tolist(), np.repeat(np.repeat(x.numpy(), 2, 2), 2, 3).tolist())
+        self.assertEqual(nn.Upsample(scale_factor=2)(x).tolist(), np.repeat(np.repeat(x.numpy(), 2, 2), 2, 3).tolist())
         drop = nn.ChannelDropout(0.5)
         y = drop(weft.ones(8, 16, 3)).numpy()
         self.assertTrue(set(np.unique(y)) <= {0, 2})
         self.assertTrue((y.std(axis=2) == 0).all())
         self.assertEqual(drop.eval()(weft.ones(2, 2, 2)).tolist(), weft.ones(2, 2, 2).tolist())
         with self.assertRaises(ValueError):
-            nn.Upsample(0)
+            nn.Upsample(scale_factor=0)
         with self.assertRaises(ValueError):
-            nn.Upsample(2)(weft.ones(2, 2))
+            nn.Upsample(scale_factor=2)(weft.ones(2, 2))
 
 
 class Net(nn.Module):

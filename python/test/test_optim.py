@@ -45,6 +45,61 @@ TORCH_CASES = [
 ]
 
 
+class Own(unittest.TestCase):
+    def test_a_rate_keeps_its_digits(self):
+        """0.1 as an f32 is 0.100000001."""
+        for step in (lambda o, g: o.step(g, 0.1), lambda o, g: o.step(g), lambda o, g: o.step(g, 0.1, scale=optim.LossScale(1.0)), lambda o, g: o.step(g, scale=optim.LossScale(1.0))):
+            w = weft.Variable(np.zeros(1), "w")
+            step(optim.SGD([w], 0.1), [weft.tensor(np.ones(1))])
+            self.assertEqual(w.item(), -0.1)
+
+    def test_groups(self):
+        a, b = weft.ones(2, 2, requires_grad=True), weft.ones(2, requires_grad=True)
+        optimizer = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}], lr=0.25, betas=(0.8, 0.9))
+        first, second = optimizer.param_groups
+        self.assertEqual((first["lr"], second["lr"], first["betas"], first["params"][0] is a), (0.25, 0.5, (0.8, 0.9), True))
+        optimizer.learning_rate = 0.125  # the ratio stays
+        self.assertEqual((first["lr"], second["lr"]), (0.125, 0.25))
+        first["betas"] = (0.7, 0.95)
+        self.assertEqual((first["beta_1"], first["beta_2"], second["beta_1"]), (0.7, 0.95, 0.8))
+        first["name"] = "body"  # a note
+        state = optimizer.state_dict()
+        other = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}], lr=0.25)
+        other.load_state_dict(state)
+        self.assertEqual([group["lr"] for group in other.param_groups], [0.125, 0.25])
+        del state["learning_rate.1"]  # as earlier versions wrote it
+        other.load_state_dict(state)
+        self.assertEqual([group["lr"] for group in other.param_groups], [0.125, 0.25])
+
+        @weft.compile
+        def step(g, h):
+            optimizer.step([g, h])
+
+        for rates in ((0.1, 0.0), (0.0, 0.2)):
+            before = a.numpy().copy(), b.numpy().copy()
+            first["lr"], second["lr"] = rates
+            step(weft.ones(2, 2), weft.ones(2))
+            self.assertEqual((np.any(a.numpy() != before[0]), np.any(b.numpy() != before[1])), (rates[0] > 0, rates[1] > 0))
+        for key, value, message in (("lr", -1, "at least 0"), ("betas", (2, 0.5), r"\[0, 1\)"), ("params", [], "stay"), ("amsgrad", True, "another state")):
+            with self.assertRaisesRegex(weft.UsageError, message):
+                first[key] = value
+        with self.assertRaisesRegex(weft.UsageError, "another state"):
+            optim.SGD([a]).param_groups[0]["momentum"] = 0.9
+        with self.assertRaisesRegex(weft.UsageError, "cycle_momentum=False"):
+            optim.lr_scheduler.OneCycleLR(optim.Adagrad([a]), 0.1, total_steps=5)
+
+    def test_parameters_without_a_gradient_stay(self):
+        used, unused = weft.ones(2, 2, requires_grad=True), weft.ones(2, 2, requires_grad=True)
+        optimizer = optim.AdamW([used, unused], lr=0.1, weight_decay=0.5)
+        with self.assertRaisesRegex(weft.UsageError, "backward"):
+            optimizer.step()
+        (used * used).sum().backward()
+        optimizer.step()
+        self.assertEqual(unused.tolist(), [[1, 1], [1, 1]])
+        self.assertLess(used.numpy().max(), 1)
+        self.assertEqual(optimizer.step(lambda: 7), 7)
+
+
 class AgainstTorch(unittest.TestCase):
     def setUp(self):
         if torch is None:
@@ -122,6 +177,43 @@ class AgainstTorch(unittest.TestCase):
             rates.step()
         for a, b in zip(mine, tensors):
             np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=3e-6, atol=3e-6)
+
+    def test_groups_are_changed(self):
+        """By each group's dictionary, as programs for PyTorch do, also inside a compiled step that is given no rate."""
+        tensors = [torch.nn.Parameter(torch.tensor(numbers(shape, 50 + i).astype("f8"))) for i, shape in enumerate(SHAPES)]
+        mine = parameters("f8")
+        found = []
+        for module, given in ((torch.optim, tensors), (optim, mine)):
+            optimizer = module.SGD([{"params": given[:2], "lr": 0.1}, {"params": given[2:], "momentum": 0.5}], lr=0.02, momentum=0.9)
+            for step in range(STEPS):
+                for group, rate in zip(optimizer.param_groups, (0.1 / (1 + step), 0.03 * step)):
+                    group["lr"] = rate
+                    group["momentum"] = 0.9 - 0.05 * step
+                for p, gradient in zip(given, gradients(step, "f8")):
+                    p.grad = torch.tensor(gradient) if module is torch.optim else weft.tensor(gradient)
+                optimizer.step()
+            found.append([group["lr"] for group in optimizer.param_groups])
+        self.assertEqual(*found)
+        for a, b in zip(mine, tensors):
+            np.testing.assert_allclose(a.numpy(), b.detach().numpy(), rtol=1e-12, atol=1e-12)
+
+    def test_momentum_cycles(self):
+        for name, options, of in (("OneCycleLR", {"max_lr": 1.0, "total_steps": 23}, "SGD"), ("CyclicLR", {"base_lr": 0.1, "max_lr": 0.7, "step_size_up": 4}, "SGD"),
+                                  ("OneCycleLR", {"max_lr": 1.0, "total_steps": 23, "base_momentum": 0.6, "anneal_strategy": "linear"}, "Adam"),
+                                  ("CyclicLR", {"base_lr": 0.1, "max_lr": 0.7, "step_size_up": 4, "mode": "triangular2", "base_momentum": 0.5}, "SGD")):
+            seen = []
+            for module, weight in ((torch.optim, torch.nn.Parameter(torch.ones(2))), (optim, weft.ones(2, requires_grad=True))):
+                optimizer = getattr(module, of)([weight], lr=0.5, **({"momentum": 0.7} if of == "SGD" else {}))
+                schedule = getattr(module.lr_scheduler, name)(optimizer, **options)
+                rows = []
+                for _ in range(20):
+                    weight.grad = weight.detach() * 1
+                    optimizer.step()
+                    schedule.step()
+                    group = optimizer.param_groups[0]
+                    rows.append([group["lr"], group["momentum"] if of == "SGD" else group["betas"][0], *weight.tolist()])
+                seen.append(rows)
+            np.testing.assert_allclose(seen[1], seen[0], rtol=2e-5, atol=1e-6, err_msg=name)
 
     SCHEDULES = [
         ("StepLR", {"step_size": 4, "gamma": 0.5}), ("MultiStepLR", {"milestones": [3, 3, 8], "gamma": 0.3}), ("ConstantLR", {"factor": 0.5, "total_iters": 4}),

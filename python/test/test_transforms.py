@@ -149,13 +149,13 @@ class Hooks(unittest.TestCase):
     def test_of_modules(self):
         layer = nn.Linear(2, 2, bias=False, weight_init=nn.Init.ones())
         at = weft.tensor([[1.0, 2.0]])
-        before = layer.register_forward_pre_hook(lambda module, x: x + 1)
-        layer.register_forward_hook(lambda module, x, y: y * 10)
+        before = layer.register_forward_pre_hook(lambda module, inputs: inputs[0] + 1)
+        layer.register_forward_hook(lambda module, inputs, y: y * 10)
         self.assertEqual(layer(at).tolist(), [[50, 50]])
         before.remove()
         before.remove()
         seen = []
-        after = layer.register_forward_hook(lambda module, x, y: seen.append((module is layer, y.tolist())))
+        after = layer.register_forward_hook(lambda module, inputs, y: seen.append((module is layer, y.tolist())))
         self.assertEqual(layer(at).tolist(), [[30, 30]])
         self.assertEqual(seen, [(True, [[30, 30]])])
         after.remove()

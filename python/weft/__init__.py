@@ -1,19 +1,26 @@
 """Weft: tensors and neural networks on the CPU and, through WebGPU, on any GPU.
 
-A Tensor is a value that is computed when it is asked for, and never changes. A Variable is state. Every op of the table is a
+A Tensor is a value that is computed when it is asked for. A Variable is state. Every op of the table is a
 function here and a method of Tensor, with the names of PyTorch and NumPy.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
+from . import amp as amp
 from . import audio as audio
+from . import autograd as autograd
+from . import cuda as cuda
+from . import distributions as distributions
+from . import func as func
 from . import grid as grid
 from . import image as image
 from . import encoder as encoder
 from . import io as io
+from . import linalg as linalg
 from . import llm as llm
 from . import memory as memory
 from . import metatensor as metatensor
@@ -23,9 +30,11 @@ from . import onnx as onnx
 from . import operations as operations
 from . import optim as optim
 from . import speech as speech
+from . import testing as testing
 from . import train as train
 from . import trees as trees
 from . import tune as tune
+from . import utils as utils
 from . import vision as vision
 from . import workflow as workflow
 from ._compile import Compiled as Compiled
@@ -33,14 +42,14 @@ from ._compile import compile as compile
 from ._ops import *  # noqa: F403  every op of the table
 from ._ops import op_names as op_names
 from ._tensor import (
-    arange as arange,
+    Size as Size,
+    ValuesAndIndices as ValuesAndIndices,
     asarray as asarray,
     bitwise_invert as bitwise_invert,
     clamp as clamp,
     clip as clip,
     default_device as default_device,
     dsplit as dsplit,
-    empty as empty,
     empty_like as empty_like,
     expand as expand,
     from_dlpack as from_dlpack,
@@ -50,11 +59,13 @@ from ._tensor import (
     matrix_transpose as matrix_transpose,
     max as max,
     min as min,
+    norm as norm,
     ones_like as ones_like,
     permute_dims as permute_dims,
     ravel as ravel,
     register_kernel as register_kernel,
     round as round,
+    scatter as scatter,
     scatter_add as scatter_add,
     set_default_device as set_default_device,
     size as size,
@@ -68,6 +79,48 @@ from ._tensor import (
     to_numpy as to_numpy,
     vsplit as vsplit,
     zeros_like as zeros_like,
+)
+from ._making import (
+    BFloat16Tensor as BFloat16Tensor,
+    BoolTensor as BoolTensor,
+    ByteTensor as ByteTensor,
+    CharTensor as CharTensor,
+    DoubleTensor as DoubleTensor,
+    FloatTensor as FloatTensor,
+    Generator as Generator,
+    HalfTensor as HalfTensor,
+    IntTensor as IntTensor,
+    LongTensor as LongTensor,
+    ShortTensor as ShortTensor,
+    arange as arange,
+    bernoulli as bernoulli,
+    empty as empty,
+    eye as eye,
+    full as full,
+    linspace as linspace,
+    manual_seed as manual_seed,
+    multinomial as multinomial,
+    normal as normal,
+    ones as ones,
+    rand as rand,
+    randint as randint,
+    randn as randn,
+    randperm as randperm,
+    zeros as zeros,
+)
+from ._saving import load as load, save as save
+from ._torch_forms import (
+    meshgrid as meshgrid,
+    median as median,
+    nanmedian as nanmedian,
+    nonzero as nonzero,
+    std as std,
+    std_mean as std_mean,
+    unique as unique,
+    unique_consecutive as unique_consecutive,
+    var as var,
+    var_mean as var_mean,
+    where as where,
 )
 from ._torch_names import (
     adjoint as adjoint,
@@ -104,9 +157,11 @@ from ._transforms import (
     enable_grad as enable_grad,
     grad as grad,
     gradcheck as gradcheck,
+    inference_mode as inference_mode,
     jvp as jvp,
     keep_history as keep_history,
     no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
     value_and_grad as value_and_grad,
     vjp as vjp,
     vmap as vmap,
@@ -145,7 +200,6 @@ from ._weft import (
     is_grad_enabled as is_grad_enabled,
     is_tracing as is_tracing,
     jacobian as jacobian,
-    manual_seed as manual_seed,
     op as op,
     register_hook as register_hook,
     register_op as register_op,
@@ -168,20 +222,20 @@ _library = os.path.join(os.path.dirname(__file__), "lib", "libwebgpu_dawn.so")
 if os.path.exists(_library):
     os.environ.setdefault("WEFT_WEBGPU_LIBRARY", _library)
 
-f32 = float32 = dtype("f32")
+f32 = float32 = float = dtype("f32")
 f64 = float64 = double = dtype("f64")
 f16 = float16 = half = dtype("f16")
 bf16 = bfloat16 = dtype("bf16")
 i8 = int8 = dtype("i8")
-i16 = int16 = dtype("i16")
-i32 = int32 = dtype("i32")
+i16 = int16 = short = dtype("i16")
+i32 = int32 = int = dtype("i32")
 i64 = int64 = long = dtype("i64")
 u8 = uint8 = dtype("u8")
 u16 = uint16 = dtype("u16")
 u32 = uint32 = dtype("u32")
 u64 = uint64 = dtype("u64")
-bool_ = dtype("bool")
+bool_ = bool = dtype("bool")
 newaxis = None
 pi = 3.141592653589793
-inf = float("inf")
-nan = float("nan")
+inf = math.inf
+nan = math.nan

@@ -6,12 +6,13 @@ import builtins
 import copyreg
 import functools
 import html
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
-from . import _ops, _weft
+from . import _weft
 from ._types import ArrayLike, DeviceLike, DTypeLike
-from ._weft import DTypeError, Tensor, Variable
+from ._weft import DTypeError, Tensor, UsageError, Variable
 
 
 @overload
@@ -67,7 +68,7 @@ def to_numpy(x: Tensor) -> Any:
 
 def empty(*shape: int | Sequence[int], dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
     """Zeros: tensors never change, so there is nothing to fill in later."""
-    zeros: Any = _ops.zeros
+    zeros: Any = _weft.op("zeros")
     return zeros(*shape, dtype=dtype, device=device)
 
 
@@ -78,19 +79,44 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: DTyp
         start, stop = 0, start
     if dtype is None:
         dtype = "i32" if all(isinstance(each, int) for each in (start, stop, step)) else "f32"
-    return _ops.range(start, stop, step, dtype=dtype, device=device)
+    return _weft.op("range")(start, stop, step, dtype=dtype, device=device)
+
+
+class ValuesAndIndices(NamedTuple):
+    """What sort(), topk(), max(x, dim=...) and others give."""
+
+    values: Tensor
+    indices: Tensor
+
+
+_set_pair_type: Any = _weft._set_pair_type
+_set_pair_type(ValuesAndIndices)
 
 
 def _extreme(name: str, positions: str) -> Callable[..., Any]:
     reduce, arg, pair = _weft.op(name), _weft.op(positions), _weft.op("maximum" if name == "amax" else "minimum")
 
-    def extreme(x: ArrayLike, axis: Any = None, keepdims: bool = False, *, dim: Any = None, keepdim: bool = False) -> Tensor:
-        if isinstance(axis, Tensor) or hasattr(type(axis), "__array_interface__"):
-            return pair(x, axis)
-        axis = dim if axis is None else axis
-        return reduce(x, () if axis is None else axis, keepdims or keepdim)
+    def extreme(x: ArrayLike, *arguments: Any, axis: Any = None, keepdims: bool | None = None, dim: Any = None, keepdim: bool | None = None,
+                other: Any = None) -> Any:
+        if len(arguments) > 2:
+            raise TypeError(f"{name[1:]}() takes an axis and whether to keep it; {len(arguments)} arguments are given")
+        first = arguments[0] if arguments else other
+        if isinstance(first, Tensor) or hasattr(type(first), "__array_interface__"):
+            return pair(x, first)
+        if axis is not None or keepdims is not None or isinstance(first, (tuple, list)):  # NumPy's form
+            along = axis if first is None else first
+            return reduce(x, () if along is None else along, bool(keepdims or keepdim))
+        if first is not None:
+            dim = first
+        if dim is None:
+            return reduce(x, ())
+        keep = bool(arguments[1] if len(arguments) > 1 else keepdim)
+        places = arg(x, dim, keep)
+        return ValuesAndIndices(reduce(x, dim, keep), places)
 
-    extreme.__doc__ = f"The {'largest' if name == 'amax' else 'smallest'} elements along axes, or of two tensors, element by element. {arg.__name__} gives their positions."
+    largest = "largest" if name == "amax" else "smallest"
+    extreme.__doc__ = (f"The {largest} element; of two tensors, element by element; along axis=... (NumPy's form) the {largest} values; along a dim "
+                       f"(PyTorch's form, also by position) a pair, .values and .indices. a{name[1:]} gives values, {arg.__name__} positions.")
     extreme.__name__ = extreme.__qualname__ = name[1:]
     return extreme
 
@@ -232,9 +258,14 @@ def register_kernel(name: str, inputs: Sequence[str], shape: Callable[..., Any],
 # ---- Forms of PyTorch and NumPy that the table has under other names ------------------------------------------------------
 
 
+def _given(x: ArrayLike) -> Tensor:
+    """A tensor as the object that it is, so that views know what they are of."""
+    return x if isinstance(x, Tensor) else _weft._tensor(x, None, None, True)
+
+
 def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None, *, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without axes of one element: all of them, or those that are named, which must have one."""
-    given: Tensor = _weft._tensor(x, None, None, True)
+    given = _given(x)
     axis = dim if axis is None else axis
     if axis is None:
         return given.reshape(tuple(n for n in given.shape if n != 1)) if 1 in given.shape else given
@@ -249,7 +280,7 @@ def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None, *, dim: int |
 
 def t(x: ArrayLike) -> Tensor:
     """The transpose of a matrix; a vector or a scalar as it is."""
-    given: Tensor = _weft._tensor(x, None, None, True)
+    given = _given(x)
     if given.ndim > 2:
         raise _weft.ShapeError(f"t: x {list(given.shape)} has more than two axes; use permute or transpose")
     return given.transpose(0, 1) if given.ndim == 2 else given
@@ -315,6 +346,17 @@ def scatter_add(x: Any, *arguments: Any, **named: Any) -> Tensor:
     return _weft.op("scatter_add")(x, *arguments, **named)
 
 
+def scatter(x: ArrayLike, *arguments: Any, **named: Any) -> Tensor:
+    """scatter(x, axis, indices, updates): x with updates at their indices along an axis. Updates may be one number."""
+    names = dict(zip(("axis", "indices", "updates"), arguments))
+    for name, value in named.items():
+        names[{"dim": "axis", "index": "indices", "src": "updates", "value": "updates"}.get(name, name)] = value
+    if isinstance(names.get("updates"), (builtins.bool, builtins.int, builtins.float)) and isinstance(names.get("indices"), Tensor):
+        given = _given(x)
+        names["updates"] = _weft.op("full")(names["indices"].shape, names["updates"], dtype=given.dtype, device=given.device)
+    return _weft.op("scatter")(x, **names)
+
+
 # ---- Methods of Tensor ---------------------------------------------------------------------------------------------------
 
 
@@ -363,13 +405,20 @@ def _numpy_has(self: Tensor) -> bool:
     return self.dtype.name in {"f32", "f64", "f16", "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
 
 
-def _to(self: Tensor, *targets: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None) -> Tensor:
+def _to(self: Tensor, *targets: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, non_blocking: bool = False,
+        copy: bool = False) -> Tensor:
     for each in targets:
+        if isinstance(each, Tensor):
+            dtype, device = each.dtype, each.device
+            continue
+        if isinstance(each, builtins.bool):  # non_blocking
+            continue
         try:
             dtype = _weft.dtype(each)
         except TypeError:
             device = each
-    x = self if device is None else self._to_device(device)
+    x = self if device is None or self.device == device else self._to_device(device)
+    x = x._value() if copy else x
     return x if dtype is None or x.dtype == dtype else x.astype(dtype)
 
 
@@ -429,11 +478,65 @@ def _array_function(self: Tensor, function: Callable[..., Any], types: Any, argu
     return function(*arrays(arguments), **arrays(named))
 
 
-def _requires_grad_(self: Tensor, on: bool = True) -> Tensor:
-    if isinstance(self, Variable):
-        self.requires_grad = on
-        return self
-    return Variable(self, requires_grad=on)
+def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Whether backward() leaves a gradient on it. A tensor becomes a Variable, without what it was made from."""
+    if requires_grad or self._is_variable:
+        self._become_variable()
+        _native_requires_grad.fset(self, requires_grad)
+    return self
+
+
+_native_requires_grad: Any = Tensor.requires_grad
+
+
+def _set_requires_grad(self: Tensor, on: bool) -> None:
+    _requires_grad_(self, on)
+
+
+def norm(x: ArrayLike, p: float | str | None = "fro", dim: int | Sequence[int] | None = None, keepdim: bool = False, *,
+         axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """(sum |x_i|^p)^(1/p) over a dim, or over all elements. p may be inf; "fro" is 2."""
+    order = 2.0 if p in ("fro", None) else math.inf if p == "inf" else p
+    along = dim if axis is None else axis
+    return _weft.op("vector_norm")(x, order, () if along is None else along, keepdim or keepdims)
+
+
+def _cuda(self: Tensor, device: object = None) -> Tensor:
+    raise UsageError('cuda: Weft reaches GPUs through WebGPU; write x.to("webgpu")')
+
+
+def _type(self: Tensor, dtype: DTypeLike | None = None) -> Any:
+    """The tensor in a dtype; without one, PyTorch's name of its type."""
+    if dtype is None:
+        names = {"f32": "Float", "f64": "Double", "f16": "Half", "bf16": "BFloat16", "i64": "Long", "i32": "Int", "i16": "Short", "i8": "Char", "u8": "Byte",
+                 "bool": "Bool"}
+        return f"weft.{names.get(self.dtype.name, self.dtype.name)}Tensor"
+    return self.astype(dtype)
+
+
+class Size(tuple[int, ...]):
+    """A shape."""
+
+    def numel(self) -> int:
+        return math.prod(self)
+
+
+class _Count(int):
+    """x.size: the number of elements, as NumPy has it. Called, x.size() and x.size(dim), the shape and an extent, as PyTorch has it."""
+
+    _shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return Size(self._shape) if dim is None else self._shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+def _size(self: Tensor) -> _Count:
+    count = _Count(math.prod(self.shape))
+    count._shape = self.shape
+    return count
 
 
 
@@ -441,11 +544,13 @@ def _install() -> None:
     methods: dict[str, Any] = {
         "__iter__": _iterate, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__array__": _array,
         "__dlpack__": _dlpack, "numpy": lambda self: to_numpy(self), "tolist": _tolist, "to": _to, "__reduce__": _reduce,
-        "_repr_html_": _html, "requires_grad_": _requires_grad_, "split": split, "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "take": take, "max": max, "min": min, "round": round,
-        "squeeze": squeeze, "t": t, "ravel": ravel, "expand": expand, "clamp": clamp, "clip": clip, "scatter_add": scatter_add,
+        "_repr_html_": _html, "requires_grad_": _requires_grad_, "size": property(_size), "type": _type, "cuda": _cuda, "norm": norm,
+        "requires_grad": property(lambda self: _native_requires_grad.fget(self), lambda self, on: _set_requires_grad(self, on)),
+        "is_cuda": property(lambda self: False), "split": split, "tensor_split": tensor_split, "hsplit": hsplit, "vsplit": vsplit, "dsplit": dsplit, "take": take, "max": max, "min": min, "round": round,
+        "squeeze": squeeze, "t": t, "ravel": ravel, "expand": expand, "clamp": clamp, "clip": clip, "scatter_add": scatter_add, "scatter": scatter,
         "contiguous": lambda self: self, "__divmod__": _divmod, "__rdivmod__": lambda self, other: (other // self, other % self),
         "__array_function__": _array_function, "itemsize": property(lambda self: self.dtype.itemsize),
-        "__array_priority__": 1000, "__round__": round, "__copy__": lambda self: self, "clone": lambda self: _value(self),
+        "__array_priority__": 1000, "__round__": round, "__copy__": _value, "clone": _value,
         "float": lambda self: self.astype("f32"), "double": lambda self: self.astype("f64"),
         "half": lambda self: self.astype("f16"), "bfloat16": lambda self: self.astype("bf16"),
         "int": lambda self: self.astype("i32"), "long": lambda self: self.astype("i64"), "bool": lambda self: self.astype("bool"),
@@ -459,8 +564,9 @@ def _install() -> None:
         setattr(Tensor, name, method)
 
 
-def _value(self: Tensor) -> Tensor:
-    return self.value if isinstance(self, Variable) else self
+def _value(self: Tensor, memory_format: object = None) -> Tensor:
+    """Another tensor of the same value, which changes of this one leave alone."""
+    return self._value()
 
 
 def _restore_device(name: str) -> _weft.device:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _weft
-from ._tensor import clamp, split, tensor
+from ._changes import check_changeable, replace
+from ._tensor import clamp, scatter, scatter_add, split, tensor
 from ._transforms import no_grad
 from ._types import ArrayLike, DTypeLike, Operand
-from ._weft import ShapeError, Tensor, UsageError, Variable
+from ._weft import DTypeError, ShapeError, Tensor, UsageError, Variable
 
 _op: Any = _weft.op
 
@@ -40,8 +41,8 @@ def numel(x: Tensor) -> int:
 
 
 def clone(x: Tensor) -> Tensor:
-    """The value, which never changes; of a Variable, what it is now."""
-    return x.value if isinstance(x, Variable) else x
+    """Another tensor of the same value, which changes of x leave alone."""
+    return x._value()
 
 
 def as_tensor(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
@@ -162,6 +163,19 @@ def _new_full(self: Tensor, size: Sequence[int], fill_value: float, dtype: DType
     return _op("full")(tuple(size), fill_value, dtype=dtype or self.dtype.name, device=self.device)
 
 
+def _data(self: Tensor) -> Tensor:
+    """The value without its gradient. What changes it changes x too."""
+    return _op("detach")(self)
+
+
+def _set_data(self: Tensor, value: ArrayLike) -> None:
+    new = as_tensor(value)
+    if self._is_variable and (new.shape != self.shape or new.dtype != self.dtype or new.device != self.device):
+        self._set_variable(new)
+    else:
+        self._set(new)
+
+
 FUNCTIONS: list[Callable[..., Any]] = [
     is_tensor, is_floating_point, is_same_size, is_nonzero, numel, clone, as_tensor, scalar_tensor, isposinf, isneginf, isreal, real, sgn, adjoint, swapdims,
     pinverse, rsub, clamp_min, clamp_max, take_along_dim, row_stack, split_with_sizes, randint_like, broadcast_shapes]
@@ -175,22 +189,32 @@ _METHODS: dict[str, Any] = {
     "reshape_as": lambda self, other: self.reshape(other.shape), "sum_to_size": _sum_to_size, "new_zeros": _new("zeros"), "new_ones": _new("ones"),
     "new_empty": _new("zeros"), "new_full": _new_full, "new_tensor": lambda self, data: tensor(data, dtype=self.dtype),
     "register_hook": lambda self, hook: _weft.register_hook(self, hook), "real": property(real), "H": property(adjoint), "mH": property(adjoint),
-    "data": property(lambda self: _op("detach")(self)), "is_leaf": property(lambda self: isinstance(self, Variable))}
+    "data": property(_data, _set_data), "is_leaf": property(lambda self: self._is_variable)}
 
 
-# ---- Methods that end in _. They change Variables; tensors never change.
+# ---- Methods that end in _. The object gets another value.
 
 
 def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., Tensor]:
     def change(self: Tensor, *arguments: Any, **named: Any) -> Tensor:
-        if not isinstance(self, Variable):
-            raise UsageError(f"{name}_: a Tensor never changes; write x = x.{name}(...), or make it a Variable")
-        with no_grad():
-            self.assign(method(self.value, *arguments, **named))
+        value = method(self._value(), *arguments, **named)
+        if value.shape != self.shape:
+            raise ShapeError(f"{name}_: the result {list(value.shape)} is larger than x {list(self.shape)}, which is changed in place")
+        if value.dtype != self.dtype:
+            if value.dtype.is_floating_point and not self.dtype.is_floating_point:
+                raise DTypeError(f"{name}_: the result is {value.dtype.name}, and x, which is changed in place, {self.dtype.name}; "
+                                 f"write x = x.{name}(...), or cast x")
+            value = value.to(self.dtype)
+        if self._is_variable:  # an assignment, without a gradient
+            with no_grad():
+                self._set(value)
+        else:
+            check_changeable(self)
+            replace(self, value)
         return self
 
     change.__name__ = change.__qualname__ = f"{name}_"
-    change.__doc__ = f"Assigns x.{name}(...) to a Variable, and gives the Variable."
+    change.__doc__ = f"Gives x the value of x.{name}(...), and returns x."
     return change
 
 
@@ -210,6 +234,12 @@ def _filled(x: Tensor, value: float) -> Tensor:
     return _op("full")(x.shape, value, dtype=x.dtype, device=x.device)
 
 
+def _diagonal_filled(x: Tensor, value: float) -> Tensor:
+    if x.ndim != 2:
+        raise ShapeError(f"fill_diagonal_: x {list(x.shape)} is not a matrix")
+    return _op("where")(_op("eye")(x.shape[0], x.shape[1]) == 1, value, x)
+
+
 def _drawn(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, *arguments, **named: draw(x, *arguments, **named).to(x.dtype)
 
@@ -221,8 +251,11 @@ _OF_VARIABLES: dict[str, Callable[..., Tensor]] = {
     "normal": _drawn(lambda x, mean=0.0, std=1.0: _op("randn")(x.shape) * std + mean),
     **{name: (lambda function: lambda x, *arguments, **named: function(x, *arguments, **named))(_op(name)) for name in (
         "abs", "ceil", "cos", "exp", "floor", "log", "neg", "reciprocal", "relu", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "tanh", "trunc",
-        "lerp", "masked_fill", "addcmul", "addcdiv", "index_fill", "index_add", "index_copy", "scatter", "tril", "triu", "nan_to_num", "erf", "expm1",
-        "log1p", "remainder", "maximum", "minimum")}}
+        "lerp", "masked_fill", "addcmul", "addcdiv", "index_fill", "index_add", "index_copy", "tril", "triu", "nan_to_num", "erf", "expm1",
+        "log1p", "remainder", "maximum", "minimum", "scatter_reduce", "round", "bitwise_not", "logical_not", "cumsum", "square", "index_put",
+        "masked_scatter")},
+    "detach": lambda x: x, "scatter": scatter, "scatter_add": scatter_add, "fill_diagonal": _diagonal_filled, "exponential": _drawn(lambda x, lambd=1.0: _op("exponential")(x.shape, lambd)),
+    "bernoulli": _drawn(lambda x, p=0.5: _op("bernoulli")(_op("full")(x.shape, p)))}
 IN_PLACE = [f"{name}_" for name in _OF_VARIABLES]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, Union, overload
 from . import _weft
 from ._tensor import tensor
 from ._types import DTypeLike
-from ._weft import Tensor, UsageError, Variable
+from ._weft import Tensor, UsageError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Results = Union[Tensor, "tuple[Tensor, ...]"]
@@ -45,7 +46,7 @@ def value_and_grad(function: Callable[..., Tensor], argument: int = 0) -> Callab
     def both(*arguments: Any) -> tuple[Tensor, Tensor]:
         given = list(arguments)
         x = given[argument] if isinstance(given[argument], Tensor) else tensor(given[argument])
-        given[argument] = x = x.value if isinstance(x, Variable) else x
+        x, given[argument] = x._value(), x._value()  # the function may change its own in place
         with keep_history():
             y = function(*given)
         return y, _weft._grad(y, [x], None)[0]
@@ -84,8 +85,7 @@ class _Listed:
 
 
 def _inputs(given: Sequence[Any]) -> list[Tensor]:
-    made = (each if isinstance(each, Tensor) else tensor(each) for each in given)
-    return [each.value if isinstance(each, Variable) else each for each in made]
+    return [(each if isinstance(each, Tensor) else tensor(each))._value() for each in given]
 
 
 def vjp(function: Callable[..., Any], *inputs: Any) -> tuple[Any, Callable[..., Any]]:
@@ -210,22 +210,44 @@ class keep_history(_Scope):
 
 
 class enable_grad(_Scope):
-    """Does nothing: gradients flow unless a no_grad() is around."""
+    """Gradients flow through what is made inside, also where a no_grad() is around."""
 
     def _make(self) -> Any:
-        import contextlib
+        return _weft._enable_grad()
 
-        return contextlib.nullcontext()
+
+class inference_mode(_Scope):
+    """no_grad(), under PyTorch's other name; mode=False does nothing."""
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+
+    def _make(self) -> Any:
+        return _weft._no_grad() if self.mode else contextlib.nullcontext()
+
+
+class set_grad_enabled(_Scope):
+    """enable_grad() or no_grad(), by the argument. Unlike PyTorch's it takes effect in a `with` only."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def _make(self) -> Any:
+        return _weft._enable_grad() if self.mode else _weft._no_grad()
 
 
 class autocast(_Scope):
-    """Products and attention compute in f16 or bf16, sums and norms in f32."""
+    """Products and attention compute in f16 or bf16, sums and norms in f32: autocast("f16"), or as in PyTorch
+    autocast(device_type="cpu", dtype=weft.bfloat16, enabled=True). Without a dtype it is bf16."""
 
-    def __init__(self, dtype: DTypeLike = "bf16") -> None:
-        self.dtype = _weft.dtype(dtype)
+    def __init__(self, dtype_or_device: DTypeLike | None = None, dtype: DTypeLike | None = None, enabled: bool = True, *,
+                 device_type: str | None = None, cache_enabled: bool | None = None) -> None:
+        if dtype is None and dtype_or_device not in (None, "cpu", "cuda", "webgpu"):
+            dtype = dtype_or_device
+        self.dtype, self.enabled = _weft.dtype("bf16" if dtype is None else dtype), enabled
 
     def _make(self) -> Any:
-        return _weft._autocast(self.dtype)
+        return _weft._autocast(self.dtype) if self.enabled else contextlib.nullcontext()
 
 
 class detect_anomaly(_Scope):

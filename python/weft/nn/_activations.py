@@ -82,8 +82,8 @@ class RReLU(Module):
 class PReLU(Module):
     """max(x, 0) + weight min(x, 0)."""
 
-    def __init__(self, channels: int = 1, initial: float = 0.25) -> None:
-        self.weight = Parameter((channels,), Init.constant(initial))
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        self.weight = Parameter((num_parameters,), Init.constant(init))
 
     def forward(self, x: Tensor) -> Tensor:
         return _op("prelu")(x, self.weight)

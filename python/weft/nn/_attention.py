@@ -112,7 +112,7 @@ class _Layer(Module):
             setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first))
         self.linear1, self.linear2 = Linear(d_model, dim_feedforward, bias), Linear(dim_feedforward, d_model, bias)
         for i in range(1, len(attentions) + 2):
-            setattr(self, f"norm{i}", LayerNorm(d_model, bias, layer_norm_eps))
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias))
         self.drop = Dropout(dropout)
         self.activation, self.norm_first, self.batch_first = activation, norm_first, batch_first
         _function(activation)  # checks the name
@@ -187,8 +187,8 @@ class Transformer(Module):
                  dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu", layer_norm_eps: float = 1e-5,
                  batch_first: bool = False, norm_first: bool = False, bias: bool = True) -> None:
         options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        self.encoder = TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, LayerNorm(d_model, bias, layer_norm_eps))
-        self.decoder = TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, LayerNorm(d_model, bias, layer_norm_eps))
+        self.encoder = TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, LayerNorm(d_model, layer_norm_eps, bias=bias))
+        self.decoder = TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, LayerNorm(d_model, layer_norm_eps, bias=bias))
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
                 memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, tgt_key_padding_mask: Tensor | None = None,

@@ -68,9 +68,9 @@ class Block(Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, config: GPTConfig) -> None:
-        self.norm_1 = LayerNorm(config.width, config.bias)
+        self.norm_1 = LayerNorm(config.width, bias=config.bias)
         self.attention = CausalSelfAttention(config)
-        self.norm_2 = LayerNorm(config.width, config.bias)
+        self.norm_2 = LayerNorm(config.width, bias=config.bias)
         self.mlp = MLP(config)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,11 +85,11 @@ class GPT(Module):
         c = self.config = config or GPTConfig(**sizes)
         if c.width % c.heads:
             raise UsageError(f"GPT: {c.heads} heads do not divide the width {c.width}")
-        self.token_embedding = Embedding(c.vocabulary, c.width, Init.normal(c.deviation))
-        self.position_embedding = Embedding(c.context, c.width, Init.normal(c.deviation))
+        self.token_embedding = Embedding(c.vocabulary, c.width, init=Init.normal(c.deviation))
+        self.position_embedding = Embedding(c.context, c.width, init=Init.normal(c.deviation))
         self.dropout = Dropout(c.dropout)
         self.blocks = ModuleList([Block(c) for _ in range(c.layers)])
-        self.norm = LayerNorm(c.width, c.bias)
+        self.norm = LayerNorm(c.width, bias=c.bias)
         if not c.tied:
             self.head = Linear(c.width, c.vocabulary, False, weight_init=Init.normal(c.deviation))
 

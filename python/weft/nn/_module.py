@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _weft, io
-from .._types import ArrayLike
+from .._types import ArrayLike, DeviceLike, DTypeLike
 from .._weft import ShapeError, Tensor, UsageError, Variable
 
 _op: Any = _weft.op
@@ -79,11 +79,29 @@ class _Parameter:
         return f"Parameter {list(self.shape)}, for an attribute of a module"
 
 
-def Parameter(shape_or_data: Sequence[int] | ArrayLike, init: Init | None = None, *, decay: bool | None = None) -> Any:
-    """A parameter, to be an attribute of a module: self.weight = Parameter((3, 2), Init.normal(1)). Its elements are drawn when it
-    is first read; reading the attribute gives a Variable. With elements in place of a shape these are its first value. Weight
-    decay applies to rank 2 and above, unless `decay` says otherwise."""
-    return _Parameter(shape_or_data, init, decay=decay)
+class _ParameterType(type):
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, (_Parameter, Variable))
+
+
+class Parameter(metaclass=_ParameterType):
+    """A parameter, to be an attribute of a module. Parameter(tensor) is a Variable with these first elements. Of a shape and an Init,
+    self.weight = Parameter((3, 2), Init.normal(1)), elements are drawn when the attribute is first read; reading it gives a Variable.
+    Weight decay applies to rank 2 and above, unless `decay` says otherwise."""
+
+    def __new__(cls, shape_or_data: Any = None, init: Init | None = None, *, decay: bool | None = None,  # type: ignore[misc]
+                requires_grad: bool = True, data: Any = None) -> Any:
+        given = shape_or_data if data is None else data
+        if isinstance(init, bool):  # PyTorch's second argument
+            init, requires_grad = None, init
+        is_shape = init is not None or (isinstance(given, tuple) and all(isinstance(n, int) for n in given))
+        if is_shape or decay is not None or not requires_grad:
+            made = _Parameter(given, init, decay=decay)
+            made.requires_grad = requires_grad
+            if made.variable is not None:
+                made.variable.requires_grad = requires_grad
+            return made
+        return Variable(given, "", requires_grad)
 
 
 class ModuleHookHandle:
@@ -99,8 +117,36 @@ class ModuleHookHandle:
         self._hooks.pop(self, None)
 
 
+def clear_gradients(variables: Sequence[Variable], set_to_none: bool) -> None:
+    for variable in variables:
+        if set_to_none:
+            variable.grad = None
+        elif variable.grad is not None:
+            variable.grad = _op("zeros_like")(variable.grad)
+
+
 def _joined(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
+
+
+class Parameters(list[Variable]):
+    """A list of parameters, of which next() gives the first: next(net.parameters()).device."""
+
+    def __next__(self) -> Variable:
+        if not self:
+            raise StopIteration
+        return self[0]
+
+
+class Unfitting(UsageError, RuntimeError):  # type: ignore[misc]
+    """A state that does not fit a module."""
+
+
+class LoadedKeys(NamedTuple):
+    """What load_state_dict() did not find, and did not know."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 class Module:
@@ -110,13 +156,14 @@ class Module:
     _children: dict[str, Module]
     _buffers: dict[str, Variable]
     _hooks: dict[str, dict[ModuleHookHandle, Callable[..., Any]]]
+    _unsaved: set[str]  # names of buffers that are not persistent
     _parametrized: dict[str, Any]  # parameters that are computed (nn.utils.parametrize)
 
     def __new__(cls, *_arguments: Any, **_named: Any) -> Any:
         # Here and not in __init__, so that a subclass may forget to call it.
         self = super().__new__(cls)
         for name, value in (("_parameters", {}), ("_children", {}), ("_buffers", {}), ("_parent", None), ("_seed", None),
-                            ("_name", ""), ("_training", _weft._Switch(True)), ("_hooks", {})):
+                            ("_name", ""), ("_training", _weft._Switch(True)), ("_hooks", {}), ("_unsaved", set())):
             object.__setattr__(self, name, value)
         return self
 
@@ -147,8 +194,10 @@ class Module:
             if isinstance(value, _Parameter):
                 self._parameters[name] = value
             elif isinstance(value, Module):
-                object.__setattr__(value, "_parent", self)
-                object.__setattr__(value, "_name", name)
+                parent = value._parent
+                if parent is None or parent._children.get(value._name) is not value:  # a module of two others has the path of the first
+                    object.__setattr__(value, "_parent", self)
+                    object.__setattr__(value, "_name", name)
                 self._children[name] = value
             elif value.requires_grad:
                 self._parameters[name] = _Parameter(value)
@@ -186,8 +235,6 @@ class Module:
             if ancestor is child:
                 raise UsageError(f"module: {name!r} would contain itself")
             ancestor = ancestor._parent
-        if child._parent is not None and child._parent is not self and child._parent._children.get(child._name) is child:
-            raise UsageError(f"module: {name!r} already is {child.path!r} of another module; use it there, or make a second one")
 
     @property
     def path(self) -> str:
@@ -212,9 +259,13 @@ class Module:
             record.variable = Variable(drawn, full, record.requires_grad)
         return record.variable
 
-    def register_buffer(self, name: str, value: ArrayLike) -> None:
-        """State that is saved but not trained."""
-        setattr(self, name, Variable(value, name, requires_grad=False))
+    def register_buffer(self, name: str, tensor: ArrayLike | None, persistent: bool = True) -> None:
+        """State that is not trained; it is saved if it is persistent. None stands for a buffer that is left out."""
+        if tensor is None:
+            setattr(self, name, None)
+            return
+        setattr(self, name, Variable(tensor, name, requires_grad=False))
+        (self._unsaved.discard if persistent else self._unsaved.add)(name)
 
     def _place(self, name: str, variable: Variable) -> Module:
         """Makes a Variable the attribute of a dotted name, with modules on the way; returns the module that has it."""
@@ -229,31 +280,46 @@ class Module:
 
     # ---- The tree
 
-    def children(self) -> dict[str, Module]:
-        return dict(self._children)
+    def children(self) -> Iterator[Module]:
+        """The modules right below, each once."""
+        return iter({id(each): each for each in self._children.values()}.values())
 
-    def modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        return iter(self._children.items())
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below, parents first, each once."""
+        seen = set()
+        for _, module in self.named_modules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield module
+
+    def named_modules(self, memo: object = None, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
         """(path, module) for this module and all below, parents first."""
         yield prefix, self
         for name, child in self._children.items():
-            yield from child.modules(_joined(prefix, name))
+            yield from child.named_modules(None, _joined(prefix, name))
 
     def _records(self) -> Iterator[tuple[str, _Parameter, Variable]]:
-        for prefix, module in self.modules():
+        for prefix, module in self.named_modules():
             for name, record in module._parameters.items():
                 yield _joined(prefix, name), record, module._variable(name)
 
-    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
-        """Every parameter of the tree in order, each once, by its first name."""
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Variable]]:
+        """Every parameter of the tree in order, each once, by its first name; without `recurse` those of this module alone."""
         seen = set()
         for name, _, variable in self._records():
-            if id(variable) not in seen:
+            if id(variable) not in seen and (recurse or "." not in name):
                 seen.add(id(variable))
-                yield name, variable
+                yield _joined(prefix, name), variable
 
-    def parameters(self) -> list[Variable]:
+    def parameters(self, recurse: bool = True) -> Parameters:
         """Every parameter of the tree in order, each once."""
-        return [variable for _, variable in self.named_parameters()]
+        return Parameters(variable for _, variable in self.named_parameters(recurse=recurse))
+
+    def buffers(self, recurse: bool = True) -> Iterator[Variable]:
+        return (variable for name, variable in self.named_buffers() if recurse or "." not in name)
 
     def apply(self, function: Callable[[Module], Any]) -> Module:
         """Calls the function for every module below, and then this one."""
@@ -279,13 +345,6 @@ class Module:
             raise AttributeError(f"{type(module).__name__} has no parameter {name!r} (of the path {path!r})")
         return module._variable(name)
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """modules() under PyTorch's name."""
-        return self.modules(prefix)
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        return iter(self._children.items())
-
     def add_module(self, name: str, module: Module) -> None:
         setattr(self, name, module)
 
@@ -296,9 +355,23 @@ class Module:
         setattr(self, name, value if value is None or isinstance(value, _Parameter) else Parameter(value))
 
     def named_buffers(self) -> Iterator[tuple[str, Variable]]:
-        for prefix, module in self.modules():
+        for prefix, module in self.named_modules():
             for name, buffer in module._buffers.items():
                 yield _joined(prefix, name), buffer
+
+    def _saved_buffers(self) -> Iterator[tuple[str, Variable]]:
+        for prefix, module in self.named_modules():
+            for name, buffer in module._buffers.items():
+                if name not in module._unsaved:
+                    yield _joined(prefix, name), buffer
+
+    def get_buffer(self, path: str) -> Variable:
+        """The buffer of a path, such as "norms.0.running_mean"."""
+        owner, _, name = path.rpartition(".")
+        module = self.get_submodule(owner)
+        if name not in module._buffers:
+            raise AttributeError(f"{type(module).__name__} has no buffer {name!r} (of the path {path!r})")
+        return module._buffers[name]
 
     def _trained(self) -> list[tuple[str, Variable, bool]]:
         first = dict(self.named_parameters())
@@ -308,7 +381,7 @@ class Module:
     @property
     def parameter_count(self) -> int:
         """Number of elements of all parameters, without making them."""
-        return sum(math.prod(record.shape) for _, module in self.modules() for record in module._parameters.values())
+        return sum(math.prod(record.shape) for module in self.modules() for record in module._parameters.values())
 
     # ---- Modes
 
@@ -316,16 +389,23 @@ class Module:
         """Draws all parameters again with this seed."""
         root = self._root()
         object.__setattr__(root, "_seed", int(seed))
-        for prefix, module in root.modules():
+        for prefix, module in root.named_modules():
             for name, record in module._parameters.items():
                 drawn = _weft._draw(record.init.kind, record.init.a, record.init.b, list(record.shape), root._seed,
                                     _joined(prefix, name))
                 if record.variable is not None:
                     record.variable.assign(drawn)
 
-    def train(self, on: bool = True) -> Module:
-        for _, module in self.modules():
-            module._training.set(bool(on))
+    def reset_parameters(self) -> None:
+        """Draws the parameters of this module, not of those below, again by the generator that weft.manual_seed sets."""
+        seed = int(_op("randint")(0, 2**24 - 1, (1,)).item())
+        for name, record in self._parameters.items():
+            record_value = _weft._draw(record.init.kind, record.init.a, record.init.b, list(record.shape), seed, _joined(self.path, name))
+            self._variable(name).assign(record_value)
+
+    def train(self, mode: bool = True) -> Module:
+        for module in self.modules():
+            module._training.set(bool(mode))
         return self
 
     def eval(self) -> Module:
@@ -336,45 +416,95 @@ class Module:
         """A compiled function that reads it is traced once for each mode."""
         return bool(self._training.read())
 
-    def requires_grad_(self, on: bool = True) -> Module:
-        for _, module in self.modules():
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        for module in self.modules():
             for record in module._parameters.values():
-                record.requires_grad = on
+                record.requires_grad = requires_grad
                 if record.variable is not None:
-                    record.variable.requires_grad = on
+                    record.variable.requires_grad = requires_grad
         return self
 
-    def zero_grad(self) -> None:
-        for variable in self.parameters():
-            variable.zero_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients that backward() left, or with set_to_none=False makes them zero."""
+        clear_gradients(self.parameters(), set_to_none)
+
+    # ---- Dtypes and devices
+
+    def to(self, *targets: Any, dtype: DTypeLike | None = None, device: DeviceLike | None = None, non_blocking: bool = False) -> Module:
+        """Parameters and buffers of floats in another dtype, and all of them on another device. Make optimisers afterwards: theirs are
+        the parameters that they were given."""
+        for each in targets:
+            if isinstance(each, Tensor):
+                dtype, device = each.dtype, each.device
+            elif isinstance(each, bool):
+                continue
+            else:
+                try:
+                    dtype = _weft.dtype(each)
+                except TypeError:
+                    device = each
+        if dtype is not None and not _weft.dtype(dtype).is_floating_point:
+            raise UsageError(f"{type(self).__name__}: the parameters cannot become {_weft.dtype(dtype).name}; name a dtype of floats")
+        place = None if device is None else _weft.device(str(device))
+        for variable in [*self.parameters(), *self.buffers()]:
+            value = variable.value
+            if dtype is not None and value.dtype.is_floating_point and value.dtype != dtype:
+                value = value.to(dtype)
+            if place is not None and value.device != place:
+                value = value.to(place)
+            if value.dtype != variable.dtype or value.device != variable.device:
+                variable._set_variable(value)
+        return self
+
+    def cpu(self) -> Module:
+        return self.to("cpu")
+
+    def cuda(self, device: object = None) -> Module:
+        raise UsageError(f'{type(self).__name__}: Weft reaches GPUs through WebGPU; write module.to("webgpu")')
+
+    def float(self) -> Module:
+        return self.to("f32")
+
+    def double(self) -> Module:
+        return self.to("f64")
+
+    def half(self) -> Module:
+        return self.to("f16")
+
+    def bfloat16(self) -> Module:
+        return self.to("bf16")
+
+    def type(self, dtype: DTypeLike) -> Module:
+        return self.to(dtype)
 
     # ---- State
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Parameters and buffers by their dotted names."""
-        return {name: variable.value for name, variable in [*self.named_parameters(), *self.named_buffers()]}
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """Parameters and persistent buffers by their dotted names."""
+        return {prefix + name: variable if keep_vars else variable.value for name, variable in [*self.named_parameters(), *self._saved_buffers()]}
 
-    def load_state_dict(self, state: dict[str, ArrayLike], strict: bool = True) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, ArrayLike], strict: bool = True) -> LoadedKeys:
         """Sets parameters and buffers. UsageError that lists every name missing and unknown and every shape that differs; nothing
-        is changed then. Without `strict`, missing and unknown names are ignored. A parameter with several names needs one of
-        them. PyTorch's num_batches_tracked beside running_mean is ignored."""
-        own = dict([*((name, variable) for name, _, variable in self._records()), *self.named_buffers()])
-        given = {id(variable) for name, _, variable in self._records() if name in state}
-        state = {name: value for name, value in state.items()
-                 if not name.endswith("num_batches_tracked") or name[:-len("num_batches_tracked")] + "running_mean" not in own}
-        values = {name: _weft._tensor(value, None, None, True) for name, value in state.items()}
-        problems = []
-        if strict:
-            problems += [f"missing: {name}" for name, _ in [*self.named_parameters(), *self.named_buffers()] if name not in values and id(own[name]) not in given]
-            problems += [f"unknown: {name}" for name in values if name not in own]
+        is changed then. Without `strict`, missing and unknown names are ignored; the result lists them. A parameter with several names
+        needs one of them. PyTorch's num_batches_tracked beside running_mean is ignored."""
+        saved = [*self.named_parameters(), *self._saved_buffers()]
+        own = dict([*((name, variable) for name, _, variable in self._records()), *self._saved_buffers()])
+        given = {id(variable) for name, _, variable in self._records() if name in state_dict}
+        values = {name: _weft._tensor(value, None, None, True) for name, value in state_dict.items()
+                  if not name.endswith("num_batches_tracked") or name[:-len("num_batches_tracked")] + "running_mean" not in own}
+        missing = [name for name, _ in saved if name not in values and id(own[name]) not in given]
+        unknown = [name for name in values if name not in own]
+        problems = [*(f"missing: {name}" for name in missing), *(f"unknown: {name}" for name in unknown)] if strict else []
         problems += [f"shape: {name} is {list(own[name].shape)}, given {list(values[name].shape)}" for name in values
                      if name in own and own[name].shape != values[name].shape]
         if problems:
-            raise UsageError(f"{type(self).__name__}: the state does not fit\n  " + "\n  ".join(problems))
+            raise Unfitting(f"{type(self).__name__}: the state does not fit\n  " + "\n  ".join(problems))
         for name, value in values.items():
             if name in own:
-                own[name].assign(value if value.dtype == own[name].dtype else _op("cast")(value, own[name].dtype))
+                value = value if value.dtype == own[name].dtype else _op("cast")(value, own[name].dtype)
+                own[name].assign(value if value.device == own[name].device else value.to(own[name].device))
         _weft.evaluate()
+        return LoadedKeys(missing, unknown)
 
     def save(self, path: io.Path) -> None:
         """As safetensors."""
@@ -398,11 +528,13 @@ class Module:
         return ModuleHookHandle(self._hooks.setdefault(kind, {}), hook)
 
     def register_forward_pre_hook(self, hook: Callable[[Module, Any], Any]) -> ModuleHookHandle:
-        """Before each call, hook(module, input): what it returns takes the place of the first input, unless that is None."""
+        """Before each call, hook(module, inputs) with a tuple: what it returns takes the place of the inputs, a tuple of all or the
+        first, unless that is None."""
         return self._register_hook("before", hook)
 
     def register_forward_hook(self, hook: Callable[[Module, Any, Any], Any]) -> ModuleHookHandle:
-        """After each call, hook(module, input, output): what it returns takes the place of the output, unless that is None."""
+        """After each call, hook(module, inputs, output) with a tuple of inputs: what it returns takes the place of the output, unless that
+        is None."""
         return self._register_hook("after", hook)
 
     def register_output_gradient_hook(self, hook: Callable[[Module, Tensor], Tensor | None]) -> ModuleHookHandle:
@@ -421,23 +553,34 @@ class Module:
                 x = _weft.with_gradient_hook(x, functools.partial(hook, self))
         return x
 
+    def register_full_backward_hook(self, hook: Callable[[Module, Any, Any], Any]) -> ModuleHookHandle:
+        raise UsageError("register_full_backward_hook: use register_output_gradient_hook, whose hook(module, gradient) sees the gradient of "
+                         "the output, or register_input_gradient_hook")
+
     def _call_with_hooks(self, *inputs: Any, **named: Any) -> Any:
         if not inputs:
             raise UsageError(f"{type(self).__name__}: a module with hooks takes its input by position")
-        x, *others = inputs
         for hook in list(self._hooks.get("before", {}).values()):
-            other = hook(self, x)
-            x = x if other is None else other
-        x = self._watched(x, "input gradient")
-        y = self.forward(x, *others, **named)
+            other = hook(self, inputs)
+            if other is not None:
+                inputs = other if isinstance(other, tuple) else (other, *inputs[1:])
+        inputs = (self._watched(inputs[0], "input gradient"), *inputs[1:])
+        y = self.forward(*inputs, **named)
         for hook in list(self._hooks.get("after", {}).values()):
-            other = hook(self, x, y)
+            other = hook(self, inputs, y)
             y = y if other is None else other
         return self._watched(y, "output gradient")
 
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What print(module) shows beside the name; override it."""
+        return ""
+
     def describe(self) -> str:
         """"Linear 128 -> 384", for tables."""
-        return type(self).__name__
+        return f"{self._get_name()}{' ' if self.extra_repr() else ''}{self.extra_repr()}"
 
     def __repr__(self) -> str:
         lines = [self.describe()]
@@ -448,7 +591,7 @@ class Module:
     def _repr_html_(self) -> str:
         """The summary of a model as a table, for notebooks."""
         rows = []
-        for prefix, module in self.modules():
+        for prefix, module in self.named_modules():
             if module._parameters or not module._children:
                 own = sum(math.prod(record.shape) for record in module._parameters.values())
                 shapes = " + ".join(str(list(record.shape)) for record in module._parameters.values())

@@ -16,9 +16,11 @@ _op: Any = _weft.op
 class _Recurrent(Module):
     _cell, _gates = "rnn", 1
 
-    def __init__(self, inputs: int, width: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
                  dropout: float = 0, bidirectional: bool = False) -> None:
-        self.inputs, self.width = _check("recurrent network", "inputs", inputs), _check("recurrent network", "width", width)
+        inputs = self.input_size = self.inputs = _check("recurrent network", "inputs", input_size)
+        width = self.hidden_size = self.width = _check("recurrent network", "width", hidden_size)
+        self.num_layers, self.bidirectional = num_layers, bidirectional
         self.layers, self.with_bias, self.batch_first = _check("recurrent network", "layers", num_layers), bias, batch_first
         self.dropout, self.directions = dropout, 2 if bidirectional else 1
         if not 0 <= dropout < 1:
@@ -90,8 +92,9 @@ class LSTM(_Recurrent):
 class _Cell(Module):
     _cell, _gates = "rnn", 1
 
-    def __init__(self, inputs: int, width: int, bias: bool = True, **options: Any) -> None:
-        self.inputs, self.width = _check("recurrent cell", "inputs", inputs), _check("recurrent cell", "width", width)
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **options: Any) -> None:
+        inputs = self.input_size = self.inputs = _check("recurrent cell", "inputs", input_size)
+        width = self.hidden_size = self.width = _check("recurrent cell", "width", hidden_size)
         init = Init.kaiming_uniform(width)
         self.weight_ih = Parameter((self._gates * width, inputs), init)
         self.weight_hh = Parameter((self._gates * width, width), init)
@@ -120,10 +123,10 @@ class _Cell(Module):
 class RNNCell(_Cell):
     """One step of RNN: x [N, inputs], h [N, width] -> h. nonlinearity: "tanh" or "relu"."""
 
-    def __init__(self, inputs: int, width: int, bias: bool = True, nonlinearity: str = "tanh") -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh") -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise UsageError(f'RNNCell: nonlinearity is {nonlinearity!r}; it must be "tanh" or "relu"')
-        super().__init__(inputs, width, bias, relu=nonlinearity == "relu")
+        super().__init__(input_size, hidden_size, bias, relu=nonlinearity == "relu")
 
 
 class GRUCell(_Cell):

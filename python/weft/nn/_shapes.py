@@ -216,7 +216,8 @@ class FractionalMaxPool3d(FractionalMaxPool2d):
 class EmbeddingBag(Module):
     """Sums, means or maxima of rows of a table, for bags of indices: [N, B], or [M] with the begin of each bag in `offsets`."""
 
-    def __init__(self, rows: int, width: int, mode: str = "mean") -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, mode: str = "mean") -> None:
+        rows, width = num_embeddings, embedding_dim
         if mode not in ("sum", "mean", "max"):
             raise UsageError(f'EmbeddingBag: mode is {mode!r}; it must be "sum", "mean" or "max"')
         self.rows, self.width, self.mode = _check("embedding bag", "the number of rows", rows), _check("embedding bag", "the width", width), mode
@@ -241,8 +242,14 @@ class ParameterList(Module):
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         self._count = 0
-        for value in values:
+        self.extend(values)
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        for value in list(values):
             self.append(value)
+        return self
+
+    __iadd__ = extend
 
     def append(self, value: Any) -> ParameterList:
         setattr(self, str(self._count), value if _is_parameter(value) else Parameter(value))

@@ -1,23 +1,62 @@
-"""All functions of networks under one name, as PyTorch has them: from weft.nn import functional as F. The ops of the table are those of
-weft; classes of `cross_entropy` are the last axis."""
+"""All functions of networks under one name, with PyTorch's arguments: from weft.nn import functional as F. Functions that are not written
+here are those of the table. What differs from those of weft and weft.nn: classes of cross_entropy and nll_loss are axis 1,
+binary_cross_entropy takes probabilities, dropout takes `training`, pad takes the last axis first."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from .. import _weft
 from .._ops import *  # noqa: F403  every op of the table
-from .._weft import Tensor
-from . import _losses
-
-_op: Any = _weft.op
-
-
-def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """x / max(|x|_p, eps) along an axis."""
-    return x / _op("maximum")(_op("vector_norm")(x, p, dim, True), eps)
-
-
-def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, **options: Any) -> Tensor:
-    return _losses.TripletMarginWithDistanceLoss(**options)(anchor, positive, negative)
-
+from .._tensor import split as split
+from ._functional import (  # type: ignore[assignment]  # in place of those of the table
+    alpha_dropout as alpha_dropout,
+    batch_norm as batch_norm,
+    binary_cross_entropy as binary_cross_entropy,
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+    celu as celu,
+    cross_entropy as cross_entropy,
+    ctc_loss as ctc_loss,
+    dropout as dropout,
+    dropout1d as dropout1d,
+    dropout2d as dropout2d,
+    dropout3d as dropout3d,
+    elu as elu,
+    embedding as embedding,
+    embedding_bag as embedding_bag,
+    feature_alpha_dropout as feature_alpha_dropout,
+    fold as fold,
+    gelu as gelu,
+    grid_sample as grid_sample,
+    group_norm as group_norm,
+    gumbel_softmax as gumbel_softmax,
+    hardsigmoid as hardsigmoid,
+    hardswish as hardswish,
+    hardtanh as hardtanh,
+    huber_loss as huber_loss,
+    instance_norm as instance_norm,
+    interpolate as interpolate,
+    kl_div as kl_div,
+    layer_norm as layer_norm,
+    leaky_relu as leaky_relu,
+    log_softmax as log_softmax,
+    lp_pool1d as lp_pool1d,
+    lp_pool2d as lp_pool2d,
+    max_pool1d as max_pool1d,
+    max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
+    mish as mish,
+    multilabel_soft_margin_loss as multilabel_soft_margin_loss,
+    nll_loss as nll_loss,
+    normalize as normalize,
+    one_hot as one_hot,
+    pad as pad,
+    relu as relu,
+    relu6 as relu6,
+    rrelu as rrelu,
+    scaled_dot_product_attention as scaled_dot_product_attention,
+    selu as selu,
+    silu as silu,
+    smooth_l1_loss as smooth_l1_loss,
+    softmax as softmax,
+    softmin as softmin,
+    threshold as threshold,
+    triplet_margin_with_distance_loss as triplet_margin_with_distance_loss,
+    unfold as unfold,
+    upsample as upsample,
+)

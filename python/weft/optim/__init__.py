@@ -6,13 +6,14 @@ capturable, differentiable) are taken and change nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Union
+from typing import Any, Union, overload
 
 from .. import _weft
 from . import lr_scheduler as lr_scheduler, swa_utils as swa_utils
 from .._tensor import tensor
 from .._weft import LossScale, Schedule, Tensor, UsageError, Variable
 from ..nn import Module
+from ..nn._module import clear_gradients
 
 __all__ = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "Lion", "Adafactor",
            "LAMB", "Muon", "LBFGS", "AveragedWeights", "GradientSum", "LossScale", "Optimizer", "Schedule", "clip_grad_norm",
@@ -24,15 +25,15 @@ Parameters = Union[Module, Iterable[Variable], Iterable[Mapping[str, Any]]]
 def _entries(parameters: Parameters) -> list[tuple[str, Variable, bool]]:
     if isinstance(parameters, Module):
         return parameters._trained()
-    entries = []
+    entries: list[tuple[str, Any, bool]] = []
     for i, each in enumerate(parameters):
         if isinstance(each, tuple) and len(each) == 2:
             name, each = each  # of named_parameters()
         else:
             name = ""
-        if not isinstance(each, Variable):
+        if not (isinstance(each, Tensor) and each._is_variable):
             raise TypeError(f"an optimiser trains a module or Variables; got {type(each).__name__}")
-        entries.append((name or each.name or f"parameter_{i}", each, each.ndim >= 2))
+        entries.append((name or getattr(each, "name", "") or f"parameter_{i}", each, each.ndim >= 2))
     return entries
 
 
@@ -78,9 +79,9 @@ class _Updates:
     def parameters(self) -> list[Variable]:
         return [variable for _, variable, _ in self._entries]
 
-    def zero_grad(self) -> None:
-        for variable in self.parameters:
-            variable.zero_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients that backward() left, or with set_to_none=False makes them zero."""
+        clear_gradients(self.parameters, set_to_none)
 
     @property
     def learning_rate(self) -> float:
@@ -96,13 +97,53 @@ class _Updates:
         return int(self._native.step_count)
 
     def _left_gradients(self, title: str, advice: str) -> list[Tensor]:
-        """Those that backward() left."""
-        gradients = []
-        for name, variable, _ in self._entries:
-            if variable.grad is None:
-                raise UsageError(f"{title}: parameter {name!r} has no gradient; {advice}")
-            gradients.append(variable.grad)
-        return gradients
+        """Those that backward() left; zeros where it left none."""
+        if all(variable.grad is None for variable in self.parameters):
+            raise UsageError(f"{title}: no parameter has a gradient; {advice}")
+        return [_weft.op("zeros_like")(variable._value()) if variable.grad is None else variable.grad for variable in self.parameters]
+
+
+class ParameterGroup(dict[str, Any]):
+    """A group of an optimiser's parameters. It is a dictionary whose options, under Weft's names and PyTorch's, can be set."""
+
+    def __init__(self, optimizer: Optimizer, number: int, parameters: list[Variable], options: Mapping[str, Any]) -> None:
+        super().__init__({"params": parameters, **options})
+        self._optimizer, self._number = optimizer, number
+        self._aliases()
+
+    def _aliases(self) -> None:
+        """PyTorch's names of what there is."""
+        for theirs, mine in _TORCH_NAMES.items():
+            if isinstance(mine, tuple):
+                if all(name in self for name in mine):
+                    super().__setitem__(theirs, tuple(super(ParameterGroup, self).__getitem__(name) for name in mine))
+            elif mine in self:
+                super().__setitem__(theirs, super().__getitem__(mine))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        title = self._optimizer._title
+        if key == "params":
+            raise UsageError(f"{title}: the parameters of a group stay; make another optimiser")
+        if key not in _RULES[title] and key not in _TORCH_NAMES and key not in _ONLY_SPEED:
+            super().__setitem__(key, value)  # a note of the user's own
+            return
+        for name, number in _translated(title, {key: value}).items():
+            self._optimizer._native._set_group_option(self._number, name, number)
+            super().__setitem__(name, number)
+        self._aliases()
+
+    def update(self, *given: Any, **named: Any) -> None:
+        for key, value in dict(*given, **named).items():
+            self[key] = value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def _see_rate(self, rate: float) -> None:
+        super().__setitem__("learning_rate", rate)
+        self._aliases()
 
 
 class Optimizer(_Updates):
@@ -127,9 +168,25 @@ class Optimizer(_Updates):
         else:
             self._entries = _entries(parts)  # type: ignore[arg-type]
             groups.append((self._entries, given))
-        self.defaults = given
+        self.defaults = {**given, "lr": given["learning_rate"]}
         names = None if matrices is None else [name for name, _, _ in self._entries if matrices(name)]
         self._native = _weft._make_optimizer(title, groups, names)
+        self._title = title
+        self._groups = [ParameterGroup(self, i, [variable for _, variable, _ in entries], options) for i, (entries, options) in enumerate(groups)]
+
+    @property
+    def param_groups(self) -> list[ParameterGroup]:
+        """The groups as dictionaries with "params" and options: group["lr"] = 0.1 changes the rate of this group, also of compiled steps
+        that were not given one; other options change for later steps, and functions that are compiled later."""
+        return self._groups
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """state_dict(), to look at."""
+        return self.state_dict()
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        raise UsageError(f"{self._title}: the groups of an optimiser stay; make another one with all of them, and load_state_dict()")
 
     @staticmethod
     def _named(groups: list[tuple[list[tuple[str, Variable, bool]], dict[str, Any]]]) -> list[tuple[str, Variable, bool]]:
@@ -145,15 +202,39 @@ class Optimizer(_Updates):
             everything += entries
         return everything
 
-    def step(self, gradients: Sequence[Tensor] | None = None, learning_rate: Tensor | float | None = None, *,
-             scale: LossScale | None = None) -> Tensor:
+    @overload
+    def step(self, gradients: Sequence[Tensor] | None = ..., learning_rate: Tensor | float | None = ..., *, scale: LossScale | None = ...) -> Tensor: ...
+    @overload
+    def step(self, gradients: Callable[[], Any]) -> Any: ...
+    def step(self, gradients: Any = None, learning_rate: Tensor | float | None = None, *, scale: LossScale | None = None) -> Any:
         """One update. Gives the norm of the gradients before clipping. A learning rate of rank 0 may change from call to call of
         a compiled function. With a `scale`, gradients are those of scale.apply(loss); a step whose gradients are not finite changes
-        nothing but the scale. Inside a compiled function, give the learning rate too."""
+        nothing but the scale. A function in place of gradients computes the loss and calls backward(); the step gives its loss."""
+        if callable(gradients):
+            loss = gradients()
+            self.step()
+            return loss
+        kept: list[tuple[Variable, Tensor]] = []
         if gradients is None:
             gradients = self._left_gradients("step", "call backward() first, or pass gradients")
+            kept = [(variable, variable._value()) for variable in self.parameters if variable.grad is None]
         norm: Tensor = self._native._step(list(gradients), learning_rate, scale)
+        for variable, value in kept:  # no weight decay either
+            variable._set(value)
         return norm
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the first group. Setting it keeps the ratios of the other groups' rates to it."""
+        return float(self._native.learning_rate)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        before = [group["lr"] for group in self._groups]
+        self._native.learning_rate = rate
+        self._groups[0]._see_rate(float(rate))
+        for group, old in zip(self._groups[1:], before[1:]):
+            group._see_rate(rate * old / before[0] if before[0] else self._native._group_rate(group._number))
 
     def reset(self) -> None:
         """Forgets the moments and the number of updates. The parameters and the learning rate stay, and so do compiled steps."""
@@ -166,6 +247,10 @@ class Optimizer(_Updates):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Of state_dict(), or of an optimiser of PyTorch with the same parameters in the same order."""
         self._native.load_state_dict(self._of_torch(state) if "param_groups" in state else dict(state))
+        for i, group in enumerate(self._groups):
+            rate = float(self._native._group_rate(i))
+            if abs(rate - group["lr"]) > 1e-7 * abs(rate):  # else the number that was given, before it became an f32
+                group._see_rate(rate)
 
     def _of_torch(self, state: Mapping[str, Any]) -> dict[str, Tensor]:
         names = [name for name, _, _ in self._entries]
@@ -173,8 +258,10 @@ class Optimizer(_Updates):
         order = [index for group in state["param_groups"] for index in group["params"]]
         if len(order) != len(names):
             raise UsageError(f"load_state_dict: the state is of {len(order)} parameters, and the optimiser has {len(names)}")
-        result: dict[str, Tensor] = {"step": tensor(0).to(expected["step"].dtype),
-                                     "learning_rate": tensor(state["param_groups"][0]["lr"]).to(expected["learning_rate"].dtype)}
+        result: dict[str, Tensor] = {"step": tensor(0).to(expected["step"].dtype)}
+        for i in range(len(self._groups)):
+            rate = state["param_groups"][min(i, len(state["param_groups"]) - 1)]["lr"]
+            result[f"learning_rate.{i}" if i else "learning_rate"] = tensor(rate, dtype=expected["learning_rate"].dtype)
         for name, index in zip(names, order):
             for key, value in state["state"].get(index, {}).items():
                 if value is None:

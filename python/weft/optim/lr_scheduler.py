@@ -12,19 +12,34 @@ from .._weft import Schedule, UsageError
 
 
 def _rate_of(optimizer: Any) -> float:
-    """The rate that the optimiser was made with, if it still has it: the optimiser keeps an f32."""
-    now = float(optimizer.learning_rate)
-    first = float(getattr(optimizer, "defaults", {}).get("learning_rate", now))
-    return first if abs(first - now) <= 1e-7 * abs(now) else now
+    """The first group's rate, before it became an f32."""
+    groups = getattr(optimizer, "param_groups", None)
+    return float(groups[0]["lr"] if groups else optimizer.learning_rate)
+
+
+def _rates_of(optimizer: Any) -> list[float]:
+    return [float(group["lr"]) for group in optimizer.param_groups] if hasattr(optimizer, "param_groups") else [float(optimizer.learning_rate)]
+
+
+def _momentum_name(title: str, optimizer: Any) -> str:
+    """The option that a cycle of the momentum changes."""
+    group = optimizer.param_groups[0]
+    for name in ("momentum", "beta_1"):
+        if name in group:
+            return name
+    raise UsageError(f"{title}: the optimiser has no momentum; give cycle_momentum=False")
 
 
 class LRScheduler:
     """Base: override rate_at(step), which is a function of the step (from 0) and of base_rate, the optimiser's first rate."""
 
+    _momentum_option = "momentum"
+
     def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
         self.base_rate = _rate_of(optimizer)
         self.last_epoch = last_epoch
+        self._momentum: Callable[[int], float] | None = getattr(self, "_momentum", None)
         self.step()
 
     def rate_at(self, step: int) -> float:
@@ -32,19 +47,25 @@ class LRScheduler:
 
     def step(self) -> None:
         self.last_epoch += 1
+        self._apply()
+
+    def _apply(self) -> None:
         self._rate = self.rate_at(self.last_epoch)
         self.optimizer.learning_rate = self._rate
+        if self._momentum is not None:
+            for group in self.optimizer.param_groups:
+                group[self._momentum_option] = self._momentum(self.last_epoch)
 
     def get_last_lr(self) -> list[float]:
-        return [self._rate]
+        """The rate of each group."""
+        return _rates_of(self.optimizer)
 
     def state_dict(self) -> dict[str, Any]:
         return {"last_epoch": self.last_epoch, "base_rate": self.base_rate}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.last_epoch, self.base_rate = int(state["last_epoch"]), float(state["base_rate"])
-        self._rate = self.rate_at(self.last_epoch)
-        self.optimizer.learning_rate = self._rate
+        self._apply()
 
 
 class ScheduleLR(LRScheduler):
@@ -156,43 +177,55 @@ class CosineAnnealingWarmRestarts(_Simple):
 
 
 class OneCycleLR(_Simple):
-    """From max_lr / div_factor up to max_lr over pct_start of the steps, and down to max_lr / (div_factor * final_div_factor). The
-    momentum stays as it is (PyTorch's cycle_momentum=False)."""
+    """From max_lr / div_factor up to max_lr over pct_start of the steps, and down to max_lr / (div_factor * final_div_factor). With
+    cycle_momentum the momentum (of Adam beta_1) falls from max_momentum to base_momentum and rises again; inside a compiled step leave
+    it out, since a momentum is part of the plan. With three_phase the way down has two parts."""
 
-    def __init__(self, optimizer: Any, max_lr: float, total_steps: int | None = None, epochs: int | None = None,
-                 steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
-                 cycle_momentum: bool = False, div_factor: float = 25.0, final_div_factor: float = 1e4) -> None:
+    def __init__(self, optimizer: Any, max_lr: float | Sequence[float], total_steps: int | None = None, epochs: int | None = None,
+                 steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
+                 base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25.0, final_div_factor: float = 1e4,
+                 three_phase: bool = False, last_epoch: int = -1) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise UsageError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
-        if cycle_momentum:
-            raise UsageError("OneCycleLR: the momentum of an optimiser stays; leave cycle_momentum=True out")
         if anneal_strategy not in ("cos", "linear"):
             raise UsageError(f'OneCycleLR: anneal_strategy is {anneal_strategy!r}; it must be "cos" or "linear"')
-        steps, first = total_steps, max_lr / div_factor
-        super().__init__(optimizer, lambda _: Schedule.one_cycle(max_lr, steps, pct_start * steps, first, first / final_div_factor,
-                                                                 anneal_strategy == "linear"))
+        if three_phase:
+            raise UsageError("OneCycleLR: three_phase is left out; join weft.optim.Schedule.linear with then()")
+        if not isinstance(max_lr, (int, float)):
+            rates = [float(each) for each in max_lr]
+            for group, rate in zip(optimizer.param_groups, rates):  # the ratios of the groups
+                group["lr"] = rate
+            max_lr = rates[0]
+        peak, steps, first, straight = float(max_lr), total_steps, float(max_lr) / div_factor, anneal_strategy == "linear"
+        if cycle_momentum:
+            self._momentum_option = _momentum_name("OneCycleLR", optimizer)
+            # As a rate that falls first: the distance to max_momentum.
+            depth = Schedule.one_cycle(1.0, steps, pct_start * steps, 0.0, 0.0, straight)
+            self._momentum = lambda step: max_momentum - (max_momentum - base_momentum) * depth.at(step)
+        super().__init__(optimizer, lambda _: Schedule.one_cycle(peak, steps, pct_start * steps, first, first / final_div_factor, straight))
 
 
 class CyclicLR(LRScheduler):
     """Lines between base_lr and max_lr. mode: "triangular", "triangular2" (each cycle half as high) or "exp_range" (gamma^step as
-    high). The momentum stays as it is (PyTorch's cycle_momentum=False)."""
+    high). With cycle_momentum the momentum (of Adam beta_1) goes the other way, between max_momentum and base_momentum."""
 
     def __init__(self, optimizer: Any, base_lr: float, max_lr: float, step_size_up: int = 2000, step_size_down: int | None = None,
                  mode: str = "triangular", gamma: float = 1.0, scale_fn: Callable[[float], float] | None = None,
-                 scale_mode: str = "cycle", cycle_momentum: bool = False) -> None:
-        if cycle_momentum:
-            raise UsageError("CyclicLR: the momentum of an optimiser stays; leave cycle_momentum=True out")
+                 scale_mode: str = "cycle", cycle_momentum: bool = True, base_momentum: float = 0.8, max_momentum: float = 0.9) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
             raise UsageError(f'CyclicLR: mode is {mode!r}; it must be "triangular", "triangular2" or "exp_range"')
         self._total = step_size_up + (step_size_down or step_size_up)
         self._wave = Schedule.cyclic(0, 1, step_size_up, self._total - step_size_up)
         self._low, self._high, self._mode, self._gamma = base_lr, max_lr, mode, gamma
         self._scale, self._scale_by_cycle = scale_fn, scale_mode == "cycle"
+        if cycle_momentum:
+            self._momentum_option = _momentum_name("CyclicLR", optimizer)
+            self._momentum = lambda step: max_momentum - (max_momentum - base_momentum) * self._height(step)
         super().__init__(optimizer)
 
-    def rate_at(self, step: int) -> float:
+    def _height(self, step: int) -> float:
         cycle = 1 + step // self._total
         if self._scale is not None:
             scale = self._scale(cycle if self._scale_by_cycle else step)
@@ -200,7 +233,10 @@ class CyclicLR(LRScheduler):
             scale = 0.5 ** (cycle - 1)
         else:
             scale = self._gamma ** step if self._mode == "exp_range" else 1.0
-        return self._low + (self._high - self._low) * self._wave.at(step) * scale
+        return self._wave.at(step) * scale
+
+    def rate_at(self, step: int) -> float:
+        return self._low + (self._high - self._low) * self._height(step)
 
 
 class ChainedScheduler(LRScheduler):

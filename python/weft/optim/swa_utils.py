@@ -56,7 +56,7 @@ class AveragedModel(Module):
 def update_bn(loader: Iterable[Any], model: Module) -> None:
     """Sets the running statistics of the model's batch norms to the means over a loader's batches. A batch that is a list or tuple
     gives its first element to the model."""
-    norms = [each for _, each in model.modules() if isinstance(each, BatchNorm)]
+    norms = [each for each in model.modules() if isinstance(each, BatchNorm)]
     if not norms:
         return
     before = [(each, each.momentum) for each in norms]
