@@ -142,7 +142,11 @@ void RuleOptimizer<Options>::set_group_option(std::size_t group, const std::stri
   for (const Group& each : groups()) {
     if (each.set != group) continue;
     const int kind = rule.kind ? rule.kind(changed, parameter(each.members[0])) : 0;
-    if (kind != each.kind || rule.states(changed, kind).size() != each.state.size())
+    const std::vector<StateRow> states = rule.states(changed, kind);
+    bool has_states = kind == each.kind && states.size() <= each.description.size();
+    for (std::size_t i = 0; has_states && i < states.size(); ++i)
+      has_states = states[i].name == each.description[i].name;
+    if (!has_states)
       throw UsageError(fmt::format("{}: {} needs another state than the optimiser has; make it with this option",
                                    rule.title, quote(name)));
   }

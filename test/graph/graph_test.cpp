@@ -109,6 +109,7 @@ TEST(Errors, SayWhatWithOperandsLabelsAndTheCallersLine) {
   EXPECT_MESSAGE(ShapeError, flatten(x, 1, 0), "first axis 1 is after last axis 0");
   EXPECT_MESSAGE(ShapeError, concat(std::vector<Tensor>{x, y}, 0), "extents differ elsewhere than on axis 0");
   EXPECT_MESSAGE(DTypeError, concat(std::vector<Tensor>{i, cast(i, DType::u64)}, 0), "u64");
+  EXPECT_EQ(concat(std::vector<Tensor>{i, cast(i, DType::f32)}, 0).dtype(), DType::f32);
   EXPECT_MESSAGE(ShapeError, split(x, std::vector<Extent>{1, 1}, 1), "lengths add up to 2, axis 1 has extent 3");
   EXPECT_MESSAGE(ShapeError, tril(argument({3})), "needs two axes");
   EXPECT_MESSAGE(ShapeError, sum(x, {2}), "axis 2 is outside of [-2, 2)");

@@ -368,6 +368,7 @@ TEST(Optimizer, ResetForgetsTheMomentsAndKeepsTheParameters) {
 
 // Each rule through the table and by its class, where PyTorch and papers are compared in Python (test_optim.py).
 TEST(Optimizer, OptionsOfGroupsChange) {
+  using test::message_of;
   const auto says = [](const std::string& message, std::string_view part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };

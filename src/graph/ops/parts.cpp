@@ -17,14 +17,29 @@ namespace weft {
 using graph::describe;
 using graph::with_value;
 
+namespace {
+
+DType common_type(std::span<const Tensor> parts, Where where) {
+  DType type = parts[0].dtype();
+  for (const Tensor& part : parts) {
+    if (with_value("concat", part).dtype() == type) continue;
+    try {
+      type = promote(type, part.dtype());
+    } catch (const DTypeError& error) {
+      throw DTypeError(describe("concat", error.what(), {{"first", parts[0]}, {"part", part}}, where));
+    }
+  }
+  return type;
+}
+
+}  // namespace
+
 Tensor concat(std::span<const Tensor> parts, int axis, Where where) {
   if (parts.empty()) throw UsageError("concat: no tensors given");
   with_value("concat", parts[0]);
   const int a = graph::normalized_axis("concat", parts[0], axis, where);
   std::vector<graph::NodeRef> nodes;
-  DType type = parts[0].dtype();
-  for (const Tensor& part : parts)
-    if (with_value("concat", part).dtype() != type) type = promote(type, part.dtype());
+  const DType type = common_type(parts, where);
   for (const Tensor& part : parts) {
     const std::vector<std::pair<std::string, Tensor>> operands = {{"first", parts[0]}, {"part", part}};
     bool fits = part.rank() == parts[0].rank();
