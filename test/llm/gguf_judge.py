@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4"]
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
 
@@ -60,6 +60,12 @@ def case_of(name):
         case["tensors"] = tensors
     if name == "llama4":  # what GGUF has no keys for is as Meta's models have it
         case["config"].update(attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1)
+    if name == "gpt-oss":
+        # llama.cpp rounds the ends of the ramp of slowed positions to whole pairs, and the model of transformers does not. These ends
+        # are whole already, so both compute the same.
+        rope, width = case["config"]["rope_parameters"], case["config"]["head_dim"]
+        for beta, pair in (("beta_fast", 2.0001), ("beta_slow", 9.9999)):
+            rope[beta] = rope["original_max_position_embeddings"] / (2 * math.pi * rope["rope_theta"] ** (2 * pair / width))
     if name == "apertus":  # GGUF files of it have no biases
         case["config"]["attention_bias"] = False
         case["tensors"] = {key: shape for key, shape in case["tensors"].items() if not key.endswith(".bias")}
@@ -137,6 +143,9 @@ def llama_answer(model):
     params.model.path = str(model)
     params.n_ctx = 256
     params.warmup = False
+    for key, field in gguf.GGUFReader(model).fields.items():  # llama.cpp does not read these two from the file
+        if key.endswith(("yarn_beta_fast", "yarn_beta_slow")):
+            setattr(params, key.split(".")[-1], field.contents())
     answer = llama.Server(params).handle_completions({"prompt": TEXT, "max_tokens": 1, "temperature": 0, "logprobs": 20,
                                                       "logit_bias": [[BYTES.index("A"), 1000]]})
     assert "choices" in answer, answer
