@@ -79,6 +79,13 @@ std::vector<double> GgufMetadata::numbers(std::string_view key) const {
   throw FileError(fmt::format("{}: {} is not an array of floats", source_, key));
 }
 
+std::vector<bool> GgufMetadata::flags(std::string_view key) const {
+  const GgufArray* array = std::get_if<GgufArray>(&required(key));
+  if (!array) return {get<bool>(key)};
+  if (const auto* flags = std::get_if<std::vector<bool>>(array)) return *flags;
+  wrong_type(key, "an array of booleans");
+}
+
 std::vector<std::int64_t> GgufMetadata::integers(std::string_view key) const {
   const GgufArray* array = std::get_if<GgufArray>(&required(key));
   if (!array) return {get<std::int64_t>(key)};

@@ -90,6 +90,8 @@ class GgufMetadata {
   std::vector<std::int64_t> integers(std::string_view key) const;
   /// An array of floats, or a single number.
   std::vector<double> numbers(std::string_view key) const;
+  /// An array of booleans, or a single one.
+  std::vector<bool> flags(std::string_view key) const;
 
  private:
   const GgufValue& required(std::string_view key) const;

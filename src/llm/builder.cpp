@@ -131,10 +131,20 @@ std::string GraphBuilder::part(std::string_view name, std::vector<Dim> shape, co
 }
 
 std::string GraphBuilder::embedding(double factor) {
-  const std::string table = constant("embed.weight", {config().vocabulary, config().hidden});
+  const Extent rows = config().vocabulary, width = config().hidden;
+  const std::string table =
+      config().table_rows > rows
+          ? part("embed.weight", {rows, width},
+                 {.file = {config().table_rows, width}, .rows = config().table_rows, .columns = width, .count = rows})
+          : constant("embed.weight", {rows, width});
   std::string x = node("embed", OpType::embedding, {table, graph_.input}, {Symbol::tokens, config().hidden});
   if (factor != 1) x = unary("embed_scaled", OpType::scale, x, {{"factor", factor}});
   return config().reads_images ? binary("images", OpType::insert, x, graph_.image_rows) : x;
+}
+
+std::string GraphBuilder::rows_of_tokens(std::string_view name, Extent rows, Extent width) {
+  return node(name, OpType::embedding, {constant(fmt::format("{}.weight", name), {rows, width}), graph_.input},
+              {Symbol::tokens, width}, {{"known", rows < config().vocabulary ? rows : 0}});
 }
 
 std::string GraphBuilder::add_image_rows(const std::string& x, Extent part) {
@@ -271,10 +281,15 @@ std::string GraphBuilder::attend(const std::string& q, const std::string& k, con
                                  Extent kv_heads, double scale, const AttentionOptions& options) {
   const Extent width = shape_of(k)[1].value, window = options.local ? config().window : 0;
   std::vector<std::string> inputs = {q, k, v};
+  const bool is_shared = options.keys_of >= 0;
   for (const char* name : {"k_cache", "v_cache"}) {
     if (inputs.size() == 4 && k == v) {
       inputs.push_back(inputs.back());
       break;
+    }
+    if (is_shared) {
+      inputs.push_back(fmt::format("layer{}.{}", options.keys_of, name));
+      continue;
     }
     inputs.push_back(full(name));
     graph_.tensors.push_back({inputs.back(),
@@ -285,6 +300,7 @@ std::string GraphBuilder::attend(const std::string& q, const std::string& k, con
   if (options.sinks) inputs.push_back(constant("sinks", {heads}, Element::f32));
   std::map<std::string, Attribute> attributes = {
       {"heads", heads}, {"kv_heads", kv_heads}, {"scale", scale}, {"window", window}, {"soft_cap", options.soft_cap}};
+  if (is_shared) attributes.insert({"shared", Extent{1}});
   if (options.chunk > 0) attributes.insert({"chunk", options.chunk});
   if (options.alibi > 0) attributes.insert({{"alibi", options.alibi}, {"slope_factor", options.slope_factor}});
   return node("attn", OpType::attention, std::move(inputs), shape_of(q), std::move(attributes));

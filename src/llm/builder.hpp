@@ -36,6 +36,8 @@ class GraphBuilder {
 
   /// The rows of tokens times `factor`, and those of images where the model reads them.
   std::string embedding(double factor = 1);
+  /// Rows of a further table of tokens, `name`.weight [rows, width]; tokens behind its rows have the first.
+  std::string rows_of_tokens(std::string_view name, Extent rows, Extent width);
   /// x with a further part of the rows of images added, where the pass has some.
   std::string add_image_rows(const std::string& x, Extent part);
   /// Norms of x [T, n]; parts of `width` each if given, as for the heads of queries. `offset` is added to the weight.
@@ -83,6 +85,7 @@ class GraphBuilder {
     bool grows = false;     // queries grow with their position, as the configuration says
     Extent chunk = 0;       // a position sees those of its chunk; 0: there are none
     std::string gate = {};  // heads times it go into the output projection; "": none
+    Extent keys_of = -1;    // k and v are those of that layer, and are in its caches; -1: they are this layer's
   };
   /// Positions, cache, attention and output projection, from q, k and v.
   std::string attention(std::string q, std::string k, const std::string& v, const AttentionOptions& options);

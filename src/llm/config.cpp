@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "llm/config_families.hpp"
+#include "llm/config_gemma.hpp"
 #include "llm/config_keys.hpp"
 #include "llm/config_state_space.hpp"
 #include "weft/error.hpp"
@@ -116,6 +117,7 @@ Json with_defaults(const Json& inner, const Json& usual_type) {
     all.update(inner);
     return all;
   }
+  if (type == "gemma3n_text") return with_defaults_of_gemma3n(inner);
   if (type != "gemma3_text") return inner;
   Json all = {{"vocab_size", 262208},      {"hidden_size", 2304},
               {"intermediate_size", 9216}, {"num_hidden_layers", 26},
@@ -150,8 +152,9 @@ void read_windows(const Keys& keys, ModelConfig& c) {
   const bool by_flag = c.architecture.starts_with("qwen") || c.architecture == "smollm3";
   const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
                      c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text" ||
-                     c.architecture == "ministral" || c.architecture == "starcoder2" || c.architecture == "olmo3" ||
-                     c.architecture == "cohere2" || c.architecture == "exaone4" || c.architecture == "gpt_oss";
+                     c.architecture == "gemma3n_text" || c.architecture == "ministral" ||
+                     c.architecture == "starcoder2" || c.architecture == "olmo3" || c.architecture == "cohere2" ||
+                     c.architecture == "exaone4" || c.architecture == "gpt_oss";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
     if (!types->is_array()) keys.fail("layer_types", "is not a list");
@@ -223,7 +226,8 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
   c.tied = keys.flag("tie_word_embeddings", keys.flag("tie_embedding", usual.tied));
   c.rope_base = keys.number({"rope_theta", "rotary_emb_base"}, usual.rope_base);
-  c.rope_local_base = keys.number({"rope_local_base_freq"}, c.architecture == "gemma3_text" ? 10000.0 : 0.0);
+  c.rope_local_base = keys.number({"rope_local_base_freq"},
+                                  c.architecture == "gemma3_text" || c.architecture == "gemma3n_text" ? 10000.0 : 0.0);
   c.rope_dims = c.alibi > 0 ? 0 : static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
   read_factors(keys, usual, c);
   if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
@@ -277,6 +281,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.query_scale = keys.number({"query_pre_attn_scalar"}, 0.0);
   c.attention_soft_cap = keys.number({"attn_logit_softcapping"}, 0.0);
   c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
+  if (c.architecture == "gemma3n_text") read_gemma3n(keys, c);
   // Command R7B and EXAONE 4 know positions only where they see a window.
   if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) c.rope_layers = c.local_layers;
   read_experts(keys, c);
@@ -340,6 +345,7 @@ void check(const ModelConfig& c) {
   require(c.alibi >= 0 && c.alibi <= 64,
           fmt::format("slopes go down to 2^-{}; the number must be from 0 to 64", c.alibi));
   check_state_space(c);
+  check_gemma(c);
   if (!c.rope_sections.empty()) {
     const bool is_positive =
         std::all_of(c.rope_sections.begin(), c.rope_sections.end(), [](Extent n) { return n >= 0; });

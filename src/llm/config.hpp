@@ -70,6 +70,17 @@ struct HybridFactors {
   double state_in = 1, state_out = 1, attention_in = 1, attention_out = 1, mlp_gate = 1, mlp_down = 1;
 };
 
+/// Gemma 3n: some states of a token side by side, of which one goes through the layers and corrects the others (AltUp, Baykal et al.
+/// 2023); a product of low rank beside attention (LAuReL, Menghani et al. 2024); and gates of which a layer keeps the largest.
+struct Streams {
+  Extent count = 0;   // 0: one state, as in other models
+  Extent active = 0;  // the one that layers read
+  Extent rank = 64;   // of LAuReL, for which GGUF has no key
+  bool are_scaled = true;
+  /// For each layer: gates below their mean plus this many standard deviations are zero; not finite: all stay.
+  std::vector<double> deviations;
+};
+
 /// Queries at position p are multiplied with 1 + factor ln(1 + floor((p + offset) / each)).
 struct QueryGrowth {
   double factor = 0;  // 0: they are not
@@ -116,6 +127,12 @@ struct ModelConfig {
   double swiglu_alpha = 0, swiglu_limit = 0;  ///< of experts whose SwiGLU is clamped; 0: it is not
   LatentAttention latent;
   QueryGrowth query_growth;
+  Streams streams;
+  Extent layer_input = 0;       ///< width of the inputs that each layer has of its own, from a table of tokens; 0: none
+  Extent layer_vocabulary = 0;  ///< rows of that table; tokens behind them have the first row
+  Extent table_rows = 0;        ///< of the table of embeddings in the file, where it has more than the vocabulary
+  Extent layers_without_keys =
+      0;  ///< the last ones, which read keys and values of the last layer of their kind before them
   /// a, b, beta and eps of OpType::xielu, for each layer; empty: files have tensors of them.
   std::vector<std::array<double, 4>> xielu;
   bool has_unit_heads = false;  ///< heads that turn are divided by their root mean square

@@ -15,6 +15,7 @@ constexpr UsualKeys kUsual[] = {
     {.architecture = "gemma2", .tied = true},
     {.architecture = "gemma3_text", .rope_base = 1e6, .tied = true},
     {.architecture = "gemma3", .tied = true},
+    {.architecture = "gemma3n_text", .rope_base = 1e6, .tied = true, .head_dim = 256},
     {.architecture = "mamba", .norm_eps = 1e-5, .tied = true},
     {.architecture = "mamba2", .norm_eps = 1e-5},
     {.architecture = "stablelm", .turning_part = 0.25, .norm_eps = 1e-5},

@@ -126,8 +126,8 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
   c.context = is_mamba ? kContextWithoutAttention : size("context_length");
   c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
   if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false)) c.state_space.part_eps = c.norm_eps;  // Falcon-Mamba
-  c.rope_base = number("rope.freq_base", c.architecture == "gemma3" ? 1e6 : 10000.0);
-  c.rope_local_base = number("rope.freq_base_swa", c.architecture == "gemma3" ? 10000.0 : 0.0);
+  c.rope_base = number("rope.freq_base", c.architecture.starts_with("gemma3") ? 1e6 : 10000.0);
+  c.rope_local_base = number("rope.freq_base_swa", c.architecture.starts_with("gemma3") ? 10000.0 : 0.0);
   c.rope_dims = size("rope.dimension_count", c.head_dim);
   const std::string scaling = m.get_or<std::string>(key("rope.scaling.type"), "none");
   RopeScaling& s = c.rope_scaling;

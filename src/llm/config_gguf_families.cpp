@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "llm/config_families.hpp"
+#include "llm/config_gemma.hpp"
 #include "llm/config_gguf.hpp"
 #include "llm/config_keys.hpp"
 #include "weft/error.hpp"
@@ -36,6 +37,8 @@ class Family2025 {
       apertus();
     } else if (name == "llama4") {
       llama4();
+    } else if (name == "gemma3n") {
+      read_gguf_gemma3n(m_, c_);
     } else if (name == "qwen3next" || name == "qwen35" || name == "qwen35moe") {
       delta();
     }

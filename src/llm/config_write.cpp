@@ -33,6 +33,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma", "gemma", "GemmaForCausalLM"},
     {"gemma2", "gemma2", "Gemma2ForCausalLM"},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
+    {"gemma3n_text", "gemma3n", "Gemma3nForCausalLM"},
     {"phi3", "phi3", "Phi3ForCausalLM"},
     {"gpt2", "gpt2", "GPT2LMHeadModel"},
     {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM"},
@@ -195,7 +196,8 @@ Json config_to_json(const ModelGraph& graph) {
   if (c.from_gguf) c.architecture = architecture_elsewhere(c);
   const auto row = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                 [&](const Architecture& each) { return each.hf == c.architecture; });
-  const bool gemma = c.architecture.starts_with("gemma"), later_gemma = gemma && c.architecture != "gemma";
+  const bool gemma = c.architecture.starts_with("gemma"), later_gemma = gemma && c.architecture != "gemma",
+             has_scalar = c.architecture == "gemma2" || c.architecture.starts_with("gemma3_");
   const bool tied = !graph.find("lm_head.weight");
   const OpNode* act = node_of(graph, 0, "act");
   const std::string activation = !act                           ? "silu"
@@ -308,12 +310,13 @@ Json config_to_json(const ModelGraph& graph) {
     json.update({{"layer_types", kinds}, {"attention_chunk_size", c.attention_chunk}});
   if (c.architecture == "smollm3" || c.architecture == "llama4_text") json["no_rope_layers"] = turns;
   if (c.architecture == "cohere2" || c.architecture == "exaone4") json["layer_types"] = kinds;
-  if (later_gemma) {
+  if (c.layer_input > 0) add_gemma(json, c);
+  if (later_gemma) json["layer_types"] = kinds;
+  if (has_scalar) {
     const double scale = node_of(graph, 0, "attn")->real("scale");
     // transformers wants a whole number where there is one.
     const double scalar = std::round(1 / (scale * scale) * 1e6) / 1e6;
     json["query_pre_attn_scalar"] = scalar == std::floor(scalar) ? Json(std::llround(scalar)) : Json(scalar);
-    json["layer_types"] = kinds;
     json["attn_logit_softcapping"] = c.attention_soft_cap > 0 ? Json(tidy(c.attention_soft_cap)) : Json();
     json["final_logit_softcapping"] = c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json();
   }

@@ -26,9 +26,14 @@ Json config_to_json(const ModelGraph& graph);
 /// The keys of experts of GLM-4.5, ERNIE 4.5, Hunyuan, Llama 4 and MiniMax-M2, for the file that config.json describes.
 void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config);
 
+/// The keys of Gemma's later models.
+void add_gemma(Json& json, const ModelConfig& config);
+void add_gemma(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
+
 struct GgufConfig {
   io::GgufMetadata metadata;
   std::map<std::string, std::vector<float>> factors;  ///< of positions, which GGUF keeps as tensors
+  std::map<std::string, Shape> zeros;  ///< tensors that nothing reads, but without which llama.cpp refuses the file
 };
 /// The metadata that describes a model, but for its tokens and file type.
 GgufConfig config_to_gguf(const ModelGraph& graph);

@@ -65,6 +65,13 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
     size("attention.value_length", c.head_dim);
   }
   add_mixture(out.metadata, architecture, c);
+  if (c.layer_input > 0) add_gemma(out.metadata, architecture, c);
+  if (architecture == "gemma3n")
+    for (Extent i = c.layers - c.layers_without_keys; i < c.layers; ++i) {
+      for (const char* part : {"k", "v"})
+        out.zeros[fmt::format("blk.{}.attn_{}.weight", i, part)] = {c.kv_heads * c.head_dim, c.hidden};
+      out.zeros[fmt::format("blk.{}.attn_k_norm.weight", i)] = {c.head_dim};
+    }
   size("rope.dimension_count", c.rope_dims);
   number("rope.freq_base", c.rope_base);
   if (c.rope_local_base > 0) number("rope.freq_base_swa", c.rope_local_base);

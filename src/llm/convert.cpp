@@ -59,6 +59,12 @@ ModelConfig config_elsewhere(const GgufConfig& gguf, Extent vocabulary) {
   return config;
 }
 
+Extent numel_of(const TensorDesc& tensor) {
+  Extent numel = 1;
+  for (const Dim& dim : tensor.shape) numel *= dim.value;
+  return numel;
+}
+
 /// Checks that both files describe the same computation.
 void require_same(const ModelGraph& from, const ModelGraph& to) {
   std::string problems;
@@ -97,8 +103,14 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
           !std::equal(a.frequencies.begin(), a.frequencies.end(), b.frequencies.begin(), b.frequencies.end(), near))
         problem(fmt::format("texts of {} tokens would have other rotary frequencies", context));
     }
-  for (const TensorDesc& tensor : from.tensors)
-    if (!tensor.keys.empty() && !to.find(tensor.name)) problem(fmt::format("{} would be lost", tensor.name));
+  for (const TensorDesc& tensor : from.tensors) {
+    if (tensor.keys.empty()) continue;
+    const TensorDesc* there = to.find(tensor.name);
+    if (!there)
+      problem(fmt::format("{} would be lost", tensor.name));
+    else if (const Extent a = numel_of(tensor), b = numel_of(*there); a != b)
+      problem(fmt::format("{} would have {} elements instead of {}", tensor.name, b, a));
+  }
   if (!problems.empty())
     throw FileError(fmt::format("{}: {} cannot express this model of {}:{}", from.config.source,
                                 to.config.from_gguf ? "a GGUF file" : "a Hugging Face folder", from.config.architecture,
@@ -149,6 +161,11 @@ struct Conversion {
     sees = config;
     config.reads_images = config.sees_images_whole = false;
     config.image_layers = 0;
+    if (!config.from_gguf && config.layer_input > 0 && config.layer_vocabulary < config.vocabulary) {
+      // In GGUF files all tables have the same rows. The tokens behind them are those of images and sounds.
+      config.table_rows = config.vocabulary;
+      config.vocabulary = config.layer_vocabulary;
+    }
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
   }
@@ -173,6 +190,9 @@ struct Conversion {
   /// Notes the tensors that are not part of a language model, unless they are written too.
   std::vector<std::string> notes(bool has_tower) const {
     std::vector<std::string> notes = source.notes();
+    if (config.table_rows > config.vocabulary)
+      notes.push_back(fmt::format("the last {} tokens, which stand for images and sounds, are left behind",
+                                  config.table_rows - config.vocabulary));
     for (std::string& note : notes_of_extra_tensors(config, names)) notes.push_back(std::move(note));
     if (has_tower) return notes;
     const auto seeing = std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& t) {
@@ -306,10 +326,14 @@ Converted convert_to_gguf(const io::TensorSource& source, const fs::path& file, 
   std::vector<io::GgufTensorInfo> infos;
   for (const auto& [name, values] : gguf.factors)
     infos.push_back({name, {static_cast<Extent>(values.size())}, BlockType::f32});
+  for (const auto& [name, shape] : gguf.zeros)
+    infos.push_back({name, shape, shape.rank() > 1 ? BlockType::f16 : BlockType::f32});
   for (const Output& output : c.outputs) infos.push_back({output.name, output.shape, output.type});
   const std::size_t count = infos.size();
   io::GgufWriter writer(file, gguf.metadata, std::move(infos));
   for (const auto& [name, values] : gguf.factors) writer.write(std::as_bytes(std::span(values)));
+  for (const auto& [name, shape] : gguf.zeros)
+    writer.write(std::vector<std::byte>(static_cast<std::size_t>(shape.numel()) * (shape.rank() > 1 ? 2 : 4)));
   for (const Output& output : c.outputs) c.put(output, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
   writer.commit();
   result.tensors = count;

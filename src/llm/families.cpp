@@ -12,14 +12,6 @@
 namespace weft::llm {
 namespace {
 
-std::vector<NameRow> gemma_names() {
-  return {{"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
-           "model.layers.{}.post_attention_layernorm.weight"},
-          {"layer{}.norm2.weight", "blk.{}.ffn_norm.weight", "model.layers.{}.pre_feedforward_layernorm.weight"},
-          {"layer{}.norm2_after.weight", "blk.{}.post_ffw_norm.weight",
-           "model.layers.{}.post_feedforward_layernorm.weight"}};
-}
-
 std::vector<NameRow> olmo_names() {
   return {{"layer{}.norm1_after.weight", "blk.{}.post_attention_norm.weight",
            "model.layers.{}.post_attention_layernorm.weight"},
@@ -330,6 +322,7 @@ const std::vector<Family>& table() {
       {"starcoder2", {"starcoder2"}, {"starcoder2"}, build_decoder, starcoder_names()},
       {"gemma", {"gemma"}, {"gemma"}, build_gemma, {}},
       {"gemma2", {"gemma2", "gemma3_text", "gemma3"}, {"gemma2", "gemma3"}, build_gemma, gemma_names()},
+      {"gemma3n", {"gemma3n_text"}, {"gemma3n"}, build_gemma3n, gemma3n_names()},
       {"phi3",
        {"phi3"},
        {"phi3"},

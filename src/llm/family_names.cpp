@@ -34,6 +34,41 @@ std::vector<NameRow> joined(std::vector<NameRow> rows, const std::vector<NameRow
   return rows;
 }
 
+std::vector<NameRow> gemma_names() {
+  return of_layers("", {{"norm1_after.weight", "post_attention_norm.weight", "post_attention_layernorm.weight"},
+                        {"norm2.weight", "ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+                        {"norm2_after.weight", "post_ffw_norm.weight", "post_feedforward_layernorm.weight"}});
+}
+
+std::vector<NameRow> layer_input_names() {
+  return joined(of_layers("", {{"layer_gate.weight", "inp_gate.weight", "per_layer_input_gate.weight"},
+                               {"layer_projection.weight", "proj.weight", "per_layer_projection.weight"},
+                               {"layer_norm.weight", "post_norm.weight", "post_per_layer_input_norm.weight"}}),
+                {{"layer_embed.weight", "per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+                 {"layer_model.weight", "per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+                 {"layer_model_norm.weight", "per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"}});
+}
+
+std::vector<NameRow> gemma3n_names() {
+  constexpr Extent kStreamsMax = 8;
+  std::vector<NameRow> rows = joined(
+      joined(gemma_names(), layer_input_names()),
+      joined(of_layers("altup.", {{"altup_scale", "altup_correct_scale.weight", "correct_output_scale"},
+                                  {"altup_correct.weight", "altup_correct_coef.weight", "correction_coefs.weight"},
+                                  {"altup_predict.weight", "altup_predict_coef.weight", "prediction_coefs.weight"},
+                                  {"altup_router.weight", "altup_router.weight", "modality_router.weight"},
+                                  {"altup_router_norm.weight", "altup_router_norm.weight", "router_norm.weight"}}),
+             of_layers("laurel.", {{"laurel_left.weight", "laurel_l.weight", "linear_left.weight"},
+                                   {"laurel_right.weight", "laurel_r.weight", "linear_right.weight"},
+                                   {"laurel_norm.weight", "laurel_post_norm.weight", "post_laurel_norm.weight"}})));
+  for (Extent i = 1; i < kStreamsMax; ++i)
+    for (const auto& [name, gguf, hf] : {NameRow{"altup_in", "altup_proj.weight", "altup_projections"},
+                                         NameRow{"altup_out", "altup_unembd_proj.weight", "altup_unembed_projections"}})
+      rows.push_back(
+          {kept(fmt::format("{}{}.weight", name, i)), gguf, kept(fmt::format("model.{}.{}.weight", hf, i - 1))});
+  return rows;
+}
+
 std::vector<NameRow> qwen_next_names() {
   const std::vector<NameRow> delta = of_layers("linear_attn.",
                                                {// Qwen3-Next, whose products are joined.

@@ -30,6 +30,11 @@ std::vector<NameRow> mixture_names(std::string_view prefix, std::string_view sha
 /// Experts in one tensor, as the files of Qwen3.5 have them. Behind the names of experts apart, which count where neither is told.
 std::vector<NameRow> joined_expert_names();
 
+/// Norms around the parts of a layer.
+std::vector<NameRow> gemma_names();
+/// Inputs that each layer has of its own.
+std::vector<NameRow> layer_input_names();
+std::vector<NameRow> gemma3n_names();
 std::vector<NameRow> qwen_next_names();
 std::vector<NameRow> llama4_names();
 std::vector<NameRow> glm_moe_names();

@@ -37,6 +37,11 @@ const OpRow& row_of(OpType op) {
                                {"relu2", 1, 1, {}},
                                {"xielu", 1, 5, {}},
                                {"sigmoid", 1, 1, {}},
+                               {"tanh", 1, 1, {}},
+                               {"cut_below", 1, 1, {"deviations"}},
+                               {"mix_streams", 2, 2, {"streams"}},
+                               {"add_to_streams", 2, 2, {"first"}},
+                               {"match_magnitude", 2, 2, {}},
                                {"mul_each", 2, 2, {}},
                                {"mul", 2, 2, {}},
                                {"add", 2, 2, {}},
@@ -286,6 +291,22 @@ void ModelGraph::validate() const {
         require_state(n.inputs[6]);
         break;
       }
+      case OpType::mix_streams: {
+        const std::vector<Dim> c = shape_of(n.inputs[1]);
+        const Extent streams = n.integer("streams");
+        fit(x.size() == 2 && c.size() == 2 && streams > 0 && x[1].value % streams == 0 && c[1].value % streams == 0 &&
+            c[0] == x[0] && y == std::vector<Dim>{x[0], c[1].value / streams * (x[1].value / streams)});
+        break;
+      }
+      case OpType::add_to_streams:
+      case OpType::match_magnitude: {
+        const std::vector<Dim> one = shape_of(n.inputs[1]);
+        fit(x == y && x.size() == 2 && one.size() == 2 && one[0] == x[0] && x[1].value % one[1].value == 0 &&
+            n.integer("first") * one[1].value < x[1].value);
+        break;
+      }
+      case OpType::tanh:
+      case OpType::cut_below:
       case OpType::silu:
       case OpType::gelu:
       case OpType::gelu_tanh:

@@ -61,7 +61,7 @@ struct TensorDesc {
 };
 
 enum class OpType : std::uint8_t {
-  embedding,  // (table, tokens or positions) -> [T, width]
+  embedding,  // (table, tokens or positions) -> [T, width]; known: tokens from there on have the first row; 0: all have their own
   insert,  // (x, rows of images) -> x, with the first columns of those rows where the pass has some instead of tokens
   add_image,  // (x, rows of images): begin -> x with their columns from there on added
   pick,       // (x) -> the rows whose logits are asked for
@@ -77,6 +77,7 @@ enum class OpType : std::uint8_t {
   rope,           // (x); heads, dims, pairs, local
   /// (q, k, v, key cache, value cache, sinks [heads]?); heads, kv_heads, scale, window, soft_cap, alibi: the largest slope's
   /// exponent; slope_factor. v may be k, with one cache for both. chunk: a position sees those of its chunk; 0: there are none.
+  /// shared: k and v are those of an earlier layer, which has written them to its caches.
   attention,
   silu,
   gelu,
@@ -85,8 +86,15 @@ enum class OpType : std::uint8_t {
   xielu,  // (x, a, b, beta, eps, one number each, or as attributes): softplus(a) x^2 + beta x, and below 0 (beta + softplus(b)) (e^min(x, eps) - 1 - x)
           // + beta x
   sigmoid,
-  mul_each,  // (x, y [T, 1]): each row times a number
-  mul,       // (x, y): y of x's shape, or a number for each column
+  tanh,
+  cut_below,  // (x); deviations: max(x - m - deviations s, 0), where m and s are the mean and the standard deviation of a row
+  /// (x [T, A n], c [T, B A]); streams, A; offset: B streams, of which each is a sum of those of x, times numbers of its own: stream b
+  /// is the sum of (c[b A + a] + offset) x_a over a.
+  mix_streams,
+  add_to_streams,   // (x [T, A n], y [T, n]); first: y is added to the streams from that one on
+  match_magnitude,  // (x [T, A n], y [T, n]): each stream of x scaled, so that its root mean square is that of y
+  mul_each,         // (x, y [T, 1]): each row times a number
+  mul,              // (x, y): y of x's shape, or a number for each column
   add,
   scale,     // (x); factor
   soft_cap,  // (x); cap

@@ -34,7 +34,8 @@ class Lowering {
     for (auto node = context.graph.nodes.rbegin(); node != context.graph.nodes.rend(); ++node) {
       const bool changes =
           node->op == OpType::add || (node->op == OpType::mul && node->inputs[1].ends_with(low_rank_gain("")));
-      if (changes && attended_values_.contains(node->output)) attended_values_.insert(node->inputs[0]);
+      const bool is_norm = node->op == OpType::unit_norm;
+      if ((changes || is_norm) && attended_values_.contains(node->output)) attended_values_.insert(node->inputs[0]);
     }
   }
 
@@ -161,7 +162,12 @@ class Lowering {
   }
   Tensor one(const OpNode& node) {
     switch (node.op) {
-      case OpType::embedding: return embedding(input(node, 0), input(node, 1));
+      case OpType::embedding: {
+        const Tensor tokens = input(node, 1);
+        const Extent known = node.integer("known");
+        if (known == 0) return embedding(input(node, 0), tokens);
+        return embedding(input(node, 0), where(tokens < static_cast<double>(known), tokens, zeros_like(tokens)));
+      }
       case OpType::insert:
         if (!inputs_.image_rows.defined()) return input(node, 0);
         return elementwise("where", {unsqueeze(cast(inputs_.is_image, DType::boolean), 1),
@@ -218,6 +224,12 @@ class Lowering {
         return xielu(input(node, 0), number(1, "a"), number(2, "b"), number(3, "beta"), number(4, "eps"));
       }
       case OpType::sigmoid: return elementwise("sigmoid", {input(node, 0)});
+      case OpType::tanh: return elementwise("tanh", {input(node, 0)});
+      case OpType::cut_below: return cut_below(input(node, 0), node.real("deviations"));
+      case OpType::mix_streams:
+        return mix_streams(input(node, 0), input(node, 1), node.integer("streams"), node.real("offset"));
+      case OpType::add_to_streams: return add_to_streams(input(node, 0), input(node, 1), node.integer("first"));
+      case OpType::match_magnitude: return match_magnitude(input(node, 0), input(node, 1));
       case OpType::mul_each:
       case OpType::mul: return input(node, 0) * input(node, 1);
       case OpType::add: return input(node, 0) + input(node, 1);
@@ -316,8 +328,10 @@ class Lowering {
                  ring = window > 0 ? context_.ring : 0;
     const PassInputs::Places& places = ring > 0 ? inputs_.ring : inputs_.all;
     const Extent chunk = node.integer("chunk");
+    const bool is_shared = node.integer("shared") != 0;  // an earlier layer has written the rows
     const auto cached = [&](std::size_t value, std::size_t cache) {
       Variable& variable = context_.caches.at(node.inputs[cache]);
+      if (is_shared) return Tensor(variable.value());
       variable.assign(write_rows(variable, input(node, value), places.at, context_.cache_type));
       return variable.value();
     };

@@ -33,4 +33,40 @@ Tensor heads_with_length(const Tensor& x, Extent groups, double length, Extent a
   return reshape(expand(unsqueeze(each, 1), {x.dim(0), again, groups, keys}), {x.dim(0), again * groups, keys});
 }
 
+Tensor cut_below(const Tensor& x, double deviations) {
+  const Tensor centred = x - mean(x, {1}, {.keepdims = true});
+  const Tensor spread = sqrt(mean(centred * centred, {1}, {.keepdims = true}));
+  return elementwise("relu", {centred - spread * deviations});
+}
+
+Tensor mix_streams(const Tensor& x, const Tensor& numbers, Extent streams, double offset) {
+  const Extent tokens = x.dim(0), made = numbers.dim(1) / streams, width = x.dim(1) / streams;
+  const Tensor each = reshape(x, {tokens, 1, streams, width}),
+               times = reshape(offset == 0 ? numbers : numbers + offset, {tokens, made, streams, 1});
+  // Some sums of few parts: one kernel makes all, without a product in memory.
+  Tensor sum;
+  for (Extent a = 0; a < streams; ++a) {
+    const Tensor part = narrow(each, 2, a, 1) * narrow(times, 2, a, 1);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return reshape(sum, {tokens, made * width});
+}
+
+Tensor add_to_streams(const Tensor& x, const Tensor& y, Extent first) {
+  const Extent tokens = x.dim(0), width = y.dim(1), streams = x.dim(1) / width;
+  const Tensor all = reshape(x, {tokens, streams, width}), one = unsqueeze(y, 1);
+  if (first == 0) return reshape(all + one, x.shape());
+  const Tensor parts[] = {narrow(all, 1, 0, first), narrow(all, 1, first, streams - first) + one};
+  return reshape(concat(parts, 1), x.shape());
+}
+
+Tensor match_magnitude(const Tensor& x, const Tensor& y) {
+  constexpr double kLeast = 1e-5;  // of a mean square, as the models were trained
+  const Extent tokens = x.dim(0), width = y.dim(1);
+  const Tensor each = reshape(x, {tokens, x.dim(1) / width, width});
+  const Tensor square = mean(each * each, {2}, {.keepdims = true}),
+               wanted = reshape(mean(y * y, {1}, {.keepdims = true}), {tokens, 1, 1});
+  return reshape(each * sqrt(wanted) / sqrt(elementwise("maximum", {square, scalar_like(kLeast, square)})), x.shape());
+}
+
 }  // namespace weft::llm

@@ -14,4 +14,10 @@ Tensor unit_norm(const Tensor& x, Extent width, double eps);
 /// Heads of x [T, groups K], each of that length, `again` times one behind the other: [T, again groups, K].
 Tensor heads_with_length(const Tensor& x, Extent groups, double length, Extent again);
 
+/// The ops of these names of ir.hpp.
+Tensor cut_below(const Tensor& x, double deviations);
+Tensor mix_streams(const Tensor& x, const Tensor& numbers, Extent streams, double offset);
+Tensor add_to_streams(const Tensor& x, const Tensor& y, Extent first);
+Tensor match_magnitude(const Tensor& x, const Tensor& y);
+
 }  // namespace weft::llm

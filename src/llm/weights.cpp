@@ -45,15 +45,31 @@ Extent further_layer_of(std::string_view name, const ModelConfig& config) {
   return -1;
 }
 
+/// Keys and values of layers that read those of others, which files have although nothing reads them; and factors that are off.
+bool is_unread(std::string_view name, const ModelConfig& config) {
+  if (config.streams.count > 0 && !config.streams.are_scaled &&
+      ends_with_any(name, {"altup.correct_output_scale", "altup_correct_scale.weight"}))
+    return true;
+  if (config.layers_without_keys == 0 ||
+      !ends_with_any(name, {"self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.k_norm.weight",
+                            "attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}))
+    return false;
+  for (Extent i = config.layers - config.layers_without_keys; i < config.layers; ++i)
+    if (name.find(fmt::format("{}{}.", config.from_gguf ? "blk." : "layers.", i)) != std::string_view::npos)
+      return true;
+  return false;
+}
+
 /// Tensors in files that are not weights of the text model: computed masks and frequencies, vision and audio parts.
 bool is_known_extra(std::string_view name, const ModelConfig& config) {
   return ends_with_any(
              name, {"rotary_emb.inv_freq", "attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias",
                     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) ||
          name.find("vision") != std::string_view::npos || name.starts_with("visual.") ||
+         name.find("audio") != std::string_view::npos ||
          name.starts_with("mtp.") ||  // layers that guess further tokens
-
-         name.starts_with("model.visual.") || name.find("multi_modal_projector") != std::string_view::npos ||
+         is_unread(name, config) || name.starts_with("model.visual.") ||
+         name.find("multi_modal_projector") != std::string_view::npos ||
          name.find("connector.") != std::string_view::npos || ends_with_any(name, {"image_newline"}) ||
          further_layer_of(name, config) >= 0 || (config.tied && ends_with_any(name, {"lm_head.weight"}));
 }

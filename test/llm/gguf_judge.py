@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss"]
+CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss", "gemma3n"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
 
@@ -36,7 +36,8 @@ def put(case, folder):
         shape = [len(vocabulary) if extent == before and axis == 0 and ("embed" in name or "lm_head" in name) else extent for axis, extent in enumerate(shape)]
         spread = 0.3 if len(shape) < 2 else 1.7 / math.sqrt(shape[1])
         offset = 1 if len(shape) < 2 and not name.endswith(".bias") else 0
-        tensors[name] = np.asarray(offset + spread * draw.uniform(-1, 1, shape), np.float32)
+        factor = next((by for part, by in case.get("factors", {}).items() if part in name), 1)
+        tensors[name] = np.asarray(factor * (offset + spread * draw.uniform(-1, 1, shape)), np.float32)
     tokenizer = Tokenizer(models.BPE(vocabulary, [("t", "h")]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>"])
@@ -66,6 +67,23 @@ def case_of(name):
         rope, width = case["config"]["rope_parameters"], case["config"]["head_dim"]
         for beta, pair in (("beta_fast", 2.0001), ("beta_slow", 9.9999)):
             rope[beta] = rope["original_max_position_embeddings"] / (2 * math.pi * rope["rope_theta"] ** (2 * pair / width))
+    if name == "gemma3n":
+        # llama.cpp has the numbers of the published models: 20 layers have keys, ten are sparse, and some widths. It divides a variance
+        # by n - 1, which wide layers hide. Small norms keep the differences of half precision from growing through the layers.
+        layers, wide, own = 22, 4096, 256
+        case["config"].update(num_hidden_layers=layers, num_kv_shared_layers=2, activation_sparsity_pattern=[0.95] * 10 + [0.0] * 12,
+                              layer_types=["full_attention" if (i + 1) % 5 == 0 else "sliding_attention" for i in range(layers)],
+                              intermediate_size=wide, vocab_size_per_layer_input=258, hidden_size_per_layer_input=own)
+        tensors = {key: shape for key, shape in case["tensors"].items() if ".layers." not in key}
+        tensors.update({"model.embed_tokens_per_layer.weight": [48, layers * own], "model.per_layer_model_projection.weight": [layers * own, 32],
+                        "model.per_layer_projection_norm.weight": [own]})
+        for key, shape in case["tensors"].items():
+            for i in range(layers if ".layers.0." in key else 0):
+                if i < 20 or not key.endswith(("k_proj.weight", "v_proj.weight", "k_norm.weight")):
+                    widths = {8: own} if "per_layer" in key else {64: wide} if ".mlp." in key else {}
+                    tensors[key.replace(".layers.0.", f".layers.{i}.")] = [widths.get(extent, extent) for extent in shape]
+        case["tensors"] = tensors
+        case["factors"] = {"q_norm": 0.2, "post_": 0.2}
     if name == "apertus":  # GGUF files of it have no biases
         case["config"]["attention_bias"] = False
         case["tensors"] = {key: shape for key, shape in case["tensors"].items() if not key.endswith(".bias")}

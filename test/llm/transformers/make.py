@@ -35,6 +35,9 @@ MULTIPLIERS = dict(embedding_multiplier=1.5, lm_head_multiplier=0.7, mlp_multipl
                    attention_out_multiplier=1.1, attention_in_multiplier=0.9, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 1.3],
                    ssm_in_multiplier=1.2, ssm_out_multiplier=0.8)
 
+STREAMS = dict(tie_word_embeddings=True, sliding_window=6, hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCABULARY,
+               laurel_rank=64)
+
 # name, class, what differs from BASE; "context" and "tokens" are not the config's.
 CASES = [
     ("llama", "Llama", {}),
@@ -67,6 +70,10 @@ CASES = [
                                  "vision_config": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
                                                    "num_attention_heads": 2, "image_size": 28, "patch_size": 14},
                                  "mm_tokens_per_image": 4, "image_token_index": 49, "boi_token_index": 50, "eoi_token_index": 51}),
+    ("gemma3n", "Gemma3nText", {"num_hidden_layers": 6, "head_dim": 16, **STREAMS, "layer_types": ["sliding_attention", "full_attention"] * 3,
+                                "num_kv_shared_layers": 3, "activation_sparsity_pattern": [0.9, 0.0, 0.8, 0.0, 0.9, 0.0]}),
+    ("gemma3n-two-states", "Gemma3nText", {"num_hidden_layers": 5, "head_dim": 8, **STREAMS, "num_kv_shared_layers": 0, "altup_num_inputs": 2, "vocab_size_per_layer_input": 40,
+                                           "altup_correct_scale": False, "activation_sparsity_pattern": None, "laurel_rank": 5}),
     ("phi3", "Phi3", {"sliding_window": None}),
     ("phi3-window", "Phi3", {"sliding_window": 6, "rope_parameters": {
         "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
@@ -245,6 +252,11 @@ def random_values(name, shape, unit_norms):
     return (offset + scale * (2.0 * units - 1)).astype(np.float32).reshape(shape)
 
 
+def has_unit_norms(name):
+    """Norms of Gemma's earlier models have weights around 0."""
+    return not name.startswith("gemma") or name.startswith("gemma3n")
+
+
 class Doubles:
     """torch, whose f32 is f64."""
 
@@ -287,7 +299,7 @@ def result_of(name, kind, changes):
         folder = pathlib.Path(folder)
         model.save_pretrained(folder)
         tensors = load_file(folder / "model.safetensors")
-        tensors = {key: random_values(key, value.shape, "gemma" not in name) for key, value in tensors.items()}
+        tensors = {key: random_values(key, value.shape, has_unit_norms(name)) for key, value in tensors.items()}
         save_file(tensors, folder / "model.safetensors", {"format": "pt"})
         saved = json.loads((folder / "config.json").read_text())
         plain = {"experts_implementation": "eager"} if "experts" in json.dumps(saved) else {}

@@ -1,0 +1,167 @@
+// Gemma's later models: inputs that layers have of their own, layers without keys, and states side by side.
+#include "llm/config_gemma.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "llm/config_families.hpp"
+#include "llm/config_write.hpp"
+#include "weft/error.hpp"
+
+namespace weft::llm {
+namespace {
+
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+/// A list of equal numbers is one number.
+void join_equal(Json& json, const char* key) {
+  const auto list = json.find(key);
+  if (list == json.end() || !list->is_array() || list->empty()) return;
+  const Json first = (*list)[0];
+  if (std::all_of(list->begin(), list->end(), [&](const Json& each) { return each == first; })) json[key] = first;
+}
+
+void every_nth_sees_all(ModelConfig& c, Extent n) {
+  if (!c.local_layers.empty()) return;
+  for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % n != 0);
+}
+
+}  // namespace
+
+double deviations_of_share(double share) {
+  if (share <= 0) return kNone;
+  double x = 0;  // Newton's method on the normal distribution, which is concave or convex on each side of its middle
+  for (int i = 0; i < 100; ++i) {
+    const double miss = share_of_deviations(x) - share, slope = std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+    const double step = std::clamp(miss / slope, -1.0, 1.0);
+    x -= step;
+    if (std::abs(step) < 1e-14) break;
+  }
+  return x;
+}
+
+double share_of_deviations(double deviations) { return std::erfc(-deviations / std::sqrt(2.0)) / 2; }
+
+Json with_defaults_of_gemma3n(const Json& given) {
+  Json all = {{"vocab_size", 262400},
+              {"hidden_size", 2048},
+              {"intermediate_size", 16384},
+              {"num_hidden_layers", 35},
+              {"num_attention_heads", 8},
+              {"num_key_value_heads", 2},
+              {"head_dim", 256},
+              {"max_position_embeddings", 32768},
+              {"sliding_window", 512},
+              {"final_logit_softcapping", 30.0},
+              {"eos_token_id", 1}};
+  all.update(given);
+  join_equal(all, "intermediate_size");
+  return all;
+}
+
+void read_gemma3n(const Keys& keys, ModelConfig& c) {
+  every_nth_sees_all(c, 5);
+  c.layer_input = keys.size({"hidden_size_per_layer_input"}, 256);
+  c.layer_vocabulary = keys.size({"vocab_size_per_layer_input"}, 262144);
+  c.layers_without_keys = keys.size({"num_kv_shared_layers"}, 15);
+  c.streams = {.count = keys.size({"altup_num_inputs"}, 4),
+               .active = keys.size({"altup_active_idx"}, 0),
+               .rank = keys.size({"laurel_rank"}, 64),
+               .are_scaled = keys.flag("altup_correct_scale", true)};
+  const Json* given = keys.find({"activation_sparsity_pattern"});
+  constexpr Extent kSparse = 10;  // layers, unless a file says otherwise
+  std::vector<double> shares(static_cast<std::size_t>(c.layers), 0.0);
+  if (given && given->is_number())
+    shares.assign(shares.size(), given->get<double>());
+  else if (given)
+    shares = keys.numbers("activation_sparsity_pattern");
+  else if (c.layers > kSparse)
+    std::fill_n(shares.begin(), kSparse, 0.95);
+  for (const double share : shares) {
+    if (!(share >= 0 && share < 1))
+      keys.fail("activation_sparsity_pattern", fmt::format("has {}, not from 0 to 1", share));
+    c.streams.deviations.push_back(deviations_of_share(share));
+  }
+}
+
+void read_gguf_gemma3n(const io::GgufMetadata& m, ModelConfig& c) {
+  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
+  const auto size = [&](std::string_view name, Extent fallback) {
+    const std::int64_t value = m.get_or<std::int64_t>(key(name), fallback);
+    if (value < 0 || value > kSizeMax)
+      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
+    return Extent{value};
+  };
+  // What readers take where files say nothing.
+  constexpr Extent kSparse = 10, kWithKeys = 20;
+  constexpr double kDeviations = 1.6448533535003662;  // 95 of 100 gates are zero
+  read_gguf_windows(m, c);
+  every_nth_sees_all(c, 5);
+  c.layer_input = size("embedding_length_per_layer_input", 256);
+  c.layer_vocabulary = c.vocabulary;
+  c.layers_without_keys = size("attention.shared_kv_layers", std::max<Extent>(c.layers - kWithKeys, 0));
+  c.streams = {.count = size("altup.num_inputs", 4), .active = size("altup.active_idx", 0)};
+  if (m.contains(key("activation_sparsity_scale"))) {
+    c.streams.deviations = m.numbers(key("activation_sparsity_scale"));
+  } else {
+    c.streams.deviations.assign(static_cast<std::size_t>(c.layers), kNone);
+    std::fill_n(c.streams.deviations.begin(), std::min(kSparse, c.layers), kDeviations);
+  }
+}
+
+void read_gguf_windows(const io::GgufMetadata& m, ModelConfig& c) {
+  const std::string key = c.architecture + ".attention.sliding_window_pattern";
+  if (m.contains(key)) c.local_layers = m.flags(key);
+}
+
+void add_gemma(Json& json, const ModelConfig& c) {
+  Json shares = Json::array();
+  // GGUF files have the deviations as f32.
+  for (const double each : c.streams.deviations) shares.push_back(std::round(share_of_deviations(each) * 1e6) / 1e6);
+  json.update({{"hidden_size_per_layer_input", c.layer_input},
+               {"vocab_size_per_layer_input", c.layer_vocabulary},
+               {"num_kv_shared_layers", c.layers_without_keys},
+               {"altup_num_inputs", c.streams.count},
+               {"altup_active_idx", c.streams.active},
+               {"altup_correct_scale", c.streams.are_scaled},
+               {"laurel_rank", c.streams.rank},
+               {"activation_sparsity_pattern", shares},
+               {"final_logit_softcapping", tidy(c.logit_soft_cap)}});
+}
+
+void add_gemma(io::GgufMetadata& m, const std::string& architecture, const ModelConfig& c) {
+  const auto size = [&](std::string_view key, Extent value) {
+    m.set(fmt::format("{}.{}", architecture, key), static_cast<std::uint32_t>(value));
+  };
+  size("embedding_length_per_layer_input", c.layer_input);
+  size("attention.shared_kv_layers", c.layers_without_keys);
+  m.set(architecture + ".attention.sliding_window_pattern", io::GgufArray(c.local_layers));
+  size("altup.num_inputs", c.streams.count);
+  size("altup.active_idx", c.streams.active);
+  m.set(architecture + ".activation_sparsity_scale",
+        io::GgufArray(std::vector<float>(c.streams.deviations.begin(), c.streams.deviations.end())));
+}
+
+void check_gemma(const ModelConfig& c) {
+  const auto require = [&](bool good, const std::string& fact) {
+    if (!good) throw FileError(fmt::format("{}: {}", c.source, fact));
+  };
+  require(c.layer_input >= 0 && c.layer_input <= 1 << 14,
+          fmt::format("the inputs of layers have {} columns", c.layer_input));
+  require(c.layer_input == 0 || (c.layer_vocabulary >= 1 && c.layer_vocabulary <= c.vocabulary),
+          fmt::format("the table of inputs of layers has {} rows for {} tokens", c.layer_vocabulary, c.vocabulary));
+  require(
+      c.layers_without_keys >= 0 && c.layers_without_keys < c.layers,
+      fmt::format("{} of {} layers read the keys of others; the first needs its own", c.layers_without_keys, c.layers));
+  const Streams& s = c.streams;
+  require(s.count >= 0 && s.count <= 8 && (s.count == 0 || (s.active >= 0 && s.active < s.count)),
+          fmt::format("state {} of {} is active; Weft takes 1 to 8", s.active, s.count));
+  require(s.count == 0 || (s.rank >= 1 && s.rank <= 1 << 14), fmt::format("the rank of LAuReL is {}", s.rank));
+  require(s.deviations.empty() || static_cast<Extent>(s.deviations.size()) == c.layers,
+          fmt::format("activation_sparsity_pattern has {} entries for {} layers", s.deviations.size(), c.layers));
+}
+
+}  // namespace weft::llm
