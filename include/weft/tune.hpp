@@ -147,6 +147,16 @@ struct TunerOptions {
   double balance = 0;
 };
 
+/// What a measurement gives; what does not belong to what is learnt is unset.
+struct Measured {
+  double loss = 0;
+  std::optional<double>
+      accuracy;  ///< share that is right: of preferences, texts, words, or anchors whose positive is the nearest
+  std::optional<double> margin;  ///< of preferences: mean difference of rewards
+  std::optional<double> f1;      ///< of text encoders: the mean of classes, or that of spans of words, or of all labels
+  std::optional<double> spearman;  ///< of scored pairs and of values: correlation of orders
+};
+
 /// A model that trains: an adapter, beside which its own weights stay as they are, in blocks too; or a copy of all its weights in f32. One
 /// thread at a time.
 class Tuner {
@@ -173,10 +183,7 @@ class Tuner {
   }
   /// The mean loss over rows, without dropout.
   double loss(const Rows& rows);
-  struct Measured {
-    double loss = 0;
-    std::optional<double> accuracy, margin;  ///< of preferences
-  };
+  using Measured = tune::Measured;
   /// The same, with what a step tells of preferences.
   Measured measure(const Rows& rows);
   /// Of each text, the sum of the log-probabilities of its tokens that count, [rows, Rows::kTextsMax]. Before the first step these are
@@ -211,18 +218,48 @@ class Tuner {
   std::unique_ptr<State> state_;
 };
 
-/// A run that `weft tune` makes.
+/// What a text encoder learns (weft/tune_encoder.hpp), by the losses of transformers and sentence-transformers.
+enum class Objective : std::uint8_t {
+  single_label,   ///< the class of a text, or of two: cross-entropy
+  multi_label,    ///< classes of which several may hold: binary cross-entropy of each
+  regression,     ///< a number: mean squared error
+  tokens,         ///< the class of each word: cross-entropy at its first token
+  ranking,        ///< anchors near their positives, and far from those of others: MultipleNegativesRankingLoss
+  cosine,         ///< cosines that are scores: CosineSimilarityLoss
+  cosent,         ///< cosines in the order of scores: CoSENTLoss
+  cross_encoder,  ///< how well a text answers another, in [0, 1]: BinaryCrossEntropyLoss
+};
+/// "single-label", "multi-label", "regression", "tokens", "ranking", "cosine", "cosent", "cross-encoder". Errors: UsageError.
+Objective objective_named(std::string_view name);
+std::string_view name_of(Objective objective);
+
+struct EncoderOptions {
+  std::optional<Objective> objective = {};  ///< unset: as the lines of the data and the model's head say
+  double scale = 20;                        ///< of cosines, in the losses `ranking` and `cosent`
+  bool dropout = true;                      ///< with the probabilities of the model's config.json
+};
+
+/// How a learning rate falls behind its rise.
+enum class RateSchedule : std::uint8_t { cosine, linear, constant };
+/// "cosine", "linear" or "constant". Errors: UsageError.
+RateSchedule rate_schedule_named(std::string_view name);
+
+/// A run that `weft tune` makes, of a language model or of a text encoder. All weights of an encoder train, so that of `tuner` the options
+/// of adapters, preferences and experts are refused.
 struct Request {
   std::filesystem::path model, data, out;
   std::filesystem::path validation = {};  ///< empty: the last twentieth of `data`, if that is at least one example
   Device device = default_device();
   TunerOptions tuner = {};
-  Extent context = 512, batch = 4;
+  EncoderOptions encoder = {};
+  Extent context = 512;    ///< tokens of a row; of a text encoder the most tokens of a text
+  Extent batch = 0;        ///< rows, or examples of a text encoder; 0: 4 rows, 16 examples
   std::int64_t steps = 0;  ///< 0: by `epochs`
   double epochs = 1;
-  /// Rises over `warm_up` steps, then falls to 0 along half a cosine. Without a value 2e-4, or 2e-5 for preferences; a tenth of that
-  /// if all weights train.
+  /// Rises over `warm_up` steps, then falls to 0 as `schedule` says. Without a value 2e-4, or 2e-5 for preferences; a tenth of that
+  /// if all weights train; 2e-5 of a text encoder.
   std::optional<double> learning_rate = {};
+  RateSchedule schedule = RateSchedule::cosine;
   double warm_up = 10;                          ///< steps, at most a tenth of the run
   std::int64_t log_every = 10, eval_every = 0;  ///< steps; 0 of `eval_every`: a tenth of the run
   std::int64_t checkpoint_every = 100;
@@ -264,25 +301,35 @@ struct Progress {
   std::int64_t step = 0, steps = 0;
   double loss = 0, learning_rate = 0, grad_norm = 0, tokens_per_second = 0, seconds = 0;
   std::optional<double> validation_loss = {};
-  std::optional<double> accuracy = {}, margin = {}, validation_accuracy = {};  ///< of preferences
-  std::optional<double> balance = {};                                          ///< with `TunerOptions::balance`
+  std::optional<double> accuracy = {}, margin = {};                                              ///< of preferences
+  std::optional<double> validation_accuracy = {}, validation_f1 = {}, validation_spearman = {};  ///< as `Measured`
+  std::optional<double> balance = {};  ///< with `TunerOptions::balance`
 };
 struct RunReport {
   std::int64_t steps = 0;
   std::optional<double> first_validation, last_validation, best_validation;  ///< before the first step, and later
-  std::optional<double> last_accuracy;                                       ///< of preferences for validation
+  std::optional<double> last_accuracy, last_f1, last_spearman;               ///< as `Measured`, of the last one
   double seconds = 0;
   bool interrupted = false;
 };
+/// A run that is about to make its first step.
+struct RunStart {
+  std::string model;            ///< what it is
+  std::int64_t parameters = 0;  ///< numbers that train
+  std::size_t products = 0;     ///< that have an adapter
+  std::string learns;           ///< "examples", "preferences", or the name of an objective
+  std::size_t examples = 0;     ///< or preferences
+  std::int64_t tokens = 0;      ///< of all of them
+  std::int64_t steps = 0;
+};
 struct Observer {
-  std::function<void(const llm::Model& model, const Tuner& tuner, const Examples& examples, std::int64_t steps)> begin =
-      {};
+  std::function<void(const RunStart& start)> begin = {};
   std::function<void(const Progress&)> step = {};
   std::function<void(std::string_view)> note = {};
 };
 
-/// Trains an adapter by a request. For a file of preferences the reference is the model as the run begins: its log-probabilities are
-/// computed once, and kept in the checkpoint. If all weights train, out/model and out/best are folders of models. Else `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
+/// Trains a model by a request. For a file of preferences the reference is the model as the run begins: its log-probabilities are
+/// computed once, and kept in the checkpoint. If all weights train, out/model and out/best are folders of models; so they are of a text encoder. Else `out` gets adapter_config.json and adapter_model.safetensors (the last one), best/ (the one with the
 /// lowest validation loss), metrics.jsonl, loss.svg, run.json, and checkpoint.safetensors, which `resume` goes on from with the same
 /// bits. A stop ends the run after the step at hand, with a checkpoint.
 /// Errors: UsageError, FileError, DeviceError; Error for a loss that is not finite.

@@ -76,6 +76,7 @@
 #include "weft/transforms.hpp"
 #include "weft/tree.hpp"
 #include "weft/tune.hpp"
+#include "weft/tune_encoder.hpp"
 #include "weft/typedef.hpp"
 #include "weft/value.hpp"
 #include "weft/vision.hpp"

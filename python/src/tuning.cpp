@@ -1,4 +1,4 @@
-// Fine-tuning of language models.
+// Fine-tuning of language models and text encoders.
 #include <filesystem>
 
 #include "nanobind/stl/filesystem.h"
@@ -15,6 +15,8 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   std::string precision = "f32", preference_loss = "sigmoid";
   nb::object device = nb::none();
   bool keeps = false;
+  std::string schedule = "cosine";
+  std::optional<std::string> objective;
   take(given, "validation", request.validation);
   take(given, "from_adapter", request.tuner.from);
   take(given, "precision", precision);
@@ -46,6 +48,12 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "checkpoint_every", request.checkpoint_every);
   take(given, "device_memory", request.device_memory);
   take(given, "resume", request.resume);
+  take(given, "schedule", schedule);
+  take(given, "objective", objective);
+  take(given, "scale", request.encoder.scale);
+  take(given, "model_dropout", request.encoder.dropout);
+  request.schedule = tune::rate_schedule_named(schedule);
+  if (objective) request.encoder.objective = tune::objective_named(*objective);
   take(given, "gguf", request.to_gguf);
   take(given, "chat_template", request.chat_template);
   request.tuner.precision = train::precision_named(precision);
@@ -77,6 +85,8 @@ void bind_tuning(nb::module_& m) {
           event["margin"] = p.margin;
           event["balance"] = p.balance;
           event["validation_accuracy"] = p.validation_accuracy;
+          event["validation_f1"] = p.validation_f1;
+          event["validation_spearman"] = p.validation_spearman;
           event["learning_rate"] = p.learning_rate;
           event["grad_norm"] = p.grad_norm;
           event["tokens_per_second"] = p.tokens_per_second;
@@ -90,6 +100,8 @@ void bind_tuning(nb::module_& m) {
         made["last_validation"] = report.last_validation;
         made["best_validation"] = report.best_validation;
         made["last_accuracy"] = report.last_accuracy;
+        made["last_f1"] = report.last_f1;
+        made["last_spearman"] = report.last_spearman;
         made["seconds"] = report.seconds;
         return made;
       },

@@ -67,6 +67,23 @@ class Encoders(unittest.TestCase):
         self.assertEqual(len(order), 3)
         self.assertEqual(sorted(order, key=lambda hit: -hit.score), order)
 
+    def test_tuning(self):
+        _, model = self.load("bert")
+        data, out, events = self.folder / "pairs.jsonl", self.folder / "run", []
+        pairs = [(f"w{10 + i} w30", f"w{30 + i} w8") for i in range(8)]
+        data.write_text("".join(json.dumps({"anchor": a, "positive": b}) + "\n" for a, b in pairs))
+        options = {"validation": data, "batch": 8, "learning_rate": 2e-3, "schedule": "constant", "model_dropout": False, "device": "cpu"}
+        self.assertEqual(weft.tune.need(self.folder, data, steps=30, **options).steps, 30)
+        run = weft.tune.run(self.folder, data, out, steps=30, observer=events.append, **options)
+        self.assertLess(run.last_validation, run.first_validation / 4)
+        self.assertEqual((run.last_accuracy, run.last_f1, events[-1]["validation_accuracy"]), (1.0, None, 1.0))
+        tuned = encoder.load(out / "best", device="cpu")
+        anchors, positives = (tuned.embed([pair[i] for pair in pairs]).numpy() for i in (0, 1))
+        self.assertEqual(list(np.argmax(anchors @ positives.T, axis=1)), list(range(8)))
+        self.assertFalse(np.array_equal(model.embed(["w9"]).numpy(), tuned.embed(["w9"]).numpy()))
+        with self.assertRaisesRegex(weft.UsageError, "an objective of"):
+            weft.tune.run(self.folder, data, self.folder / "no", objective="best")
+
     def test_tokens_and_masks(self):
         case, model = self.load("bert-tokens")
         labels = model.label_tokens(case["texts"][0])

@@ -1,4 +1,4 @@
-"""Fine-tuning of language models by low-rank adapters (LoRA)."""
+"""Fine-tuning of language models, by low-rank adapters (LoRA) or of all weights, and of text encoders."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activatio
             "accumulate",
             "weight_decay", "clip_norm", "context", "batch", "steps", "epochs", "learning_rate", "warm_up", "log_every", "eval_every",
             "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing",
-            "balance", "save_modules"}
+            "balance", "save_modules", "schedule", "objective", "scale", "model_dropout"}
 
 
 @dataclass
 class Run:
-    """A run that has ended. Its folder is an adapter: `weft.llm.load(model, adapters=[run.folder])`."""
+    """A run that has ended. Its folder is an adapter: `weft.llm.load(model, adapters=[run.folder])`. That of a text encoder holds the
+    folders "model" and "best": `weft.encoder.load(run.folder + "/best")`."""
 
     folder: str
     steps: int
@@ -27,6 +28,8 @@ class Run:
     last_validation: float | None
     best_validation: float | None
     last_accuracy: float | None
+    last_f1: float | None
+    last_spearman: float | None
     seconds: float
 
 
@@ -69,6 +72,11 @@ def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any
     and the folder "model" in `out` is a model); epochs, steps, context, batch, accumulate, learning_rate, warm_up, weight_decay, clip_norm,
     precision ("f32", "bf16", "f16"), keep_activations, seed, device, device_memory, validation, log_every, eval_every, checkpoint_every,
     resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid", "ipo") and label_smoothing; for models with
-    experts also balance, the factor of the loss that keeps them in use alike. `observer` gets each logged step as a dictionary."""
+    experts also balance, the factor of the loss that keeps them in use alike; schedule ("cosine", "linear", "constant").
+
+    A text encoder learns lines with "text" and "label" (or "labels"), "tokens" and "labels", "anchor", "positive" and "negative", or
+    "sentence1", "sentence2" and "score"; all of its weights train. Its options: objective ("single-label", "multi-label", "regression",
+    "tokens", "ranking", "cosine", "cosent", "cross-encoder"; as the lines say), scale (20, of cosines), model_dropout (True: as
+    config.json says), context (the most tokens of a text), and those above that are not of adapters, preferences and experts. `observer` gets each logged step as a dictionary."""
     _check(options, "run")
     return Run(os.fspath(out), **_weft._tune(os.fspath(model), os.fspath(data), os.fspath(out), options, observer))

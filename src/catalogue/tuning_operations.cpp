@@ -1,4 +1,4 @@
-// Fine-tuning of language models as operations.
+// Fine-tuning of language models and text encoders as operations.
 #include "base/session_state.hpp"
 #include "catalogue/engine_errors.hpp"
 #include "catalogue/families.hpp"
@@ -18,13 +18,16 @@ constexpr const char* kTuningOptions =
        "dora": {"type": "boolean", "default": false}, "targets": {"type": "array", "items": {"type": "string"}, "default": []},
        "save_modules": {"type": "array", "items": {"type": "string"}, "default": [], "description": "modules that train as a whole"},
        "from": {"type": "string", "description": "an adapter to go on with"}, "steps": {"type": "integer", "minimum": 0, "default": 0},
-       "epochs": {"type": "number", "exclusiveMinimum": 0, "default": 1}, "batch": {"type": "integer", "minimum": 1, "default": 4},
+       "epochs": {"type": "number", "exclusiveMinimum": 0, "default": 1}, "batch": {"type": "integer", "minimum": 1, "description": "4 rows, or 16 examples of a text encoder"},
        "accumulate": {"type": "integer", "minimum": 1, "default": 1}, "context": {"type": "integer", "minimum": 2, "default": 512},
        "learning_rate": {"type": "number", "exclusiveMinimum": 0}, "precision": {"enum": ["f32", "bf16", "f16"], "default": "f32"},
        "seed": {"type": "integer", "minimum": 0, "default": 1}, "beta": {"type": "number", "exclusiveMinimum": 0, "default": 0.1},
        "preference_loss": {"enum": ["sigmoid", "ipo"], "default": "sigmoid"},
        "label_smoothing": {"type": "number", "minimum": 0, "exclusiveMaximum": 0.5, "default": 0},
-       "balance": {"type": "number", "minimum": 0, "default": 0, "description": "factor of the loss that keeps experts in use alike"})";
+       "balance": {"type": "number", "minimum": 0, "default": 0, "description": "factor of the loss that keeps experts in use alike"},
+       "schedule": {"enum": ["cosine", "linear", "constant"], "default": "cosine"},
+       "objective": {"enum": ["single-label", "multi-label", "regression", "tokens", "ranking", "cosine", "cosent", "cross-encoder"], "description": "of text encoders; as the lines say"},
+       "scale": {"type": "number", "exclusiveMinimum": 0, "default": 20, "description": "of cosines"}, "model_dropout": {"type": "boolean", "default": true})";
 
 tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   tune::Request request;
@@ -42,7 +45,12 @@ tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   for (const Value& module : input["save_modules"].elements()) tuner.saved.push_back(module.string());
   request.steps = input["steps"].integer();
   request.epochs = input["epochs"].number();
-  request.batch = input["batch"].integer();
+  if (const Value* batch = input.find("batch")) request.batch = batch->integer();
+  request.schedule = tune::rate_schedule_named(input["schedule"].string());
+  if (const Value* objective = input.find("objective"))
+    request.encoder.objective = tune::objective_named(objective->string());
+  request.encoder.scale = input["scale"].number();
+  request.encoder.dropout = input["model_dropout"].boolean();
   tuner.accumulate = input["accumulate"].integer();
   request.context = input["context"].integer();
   if (const Value* rate = input.find("learning_rate")) request.learning_rate = rate->number();
@@ -70,6 +78,8 @@ Value value_of(const tune::Progress& progress) {
   put("margin", progress.margin);
   put("balance", progress.balance);
   put("validation_accuracy", progress.validation_accuracy);
+  put("validation_f1", progress.validation_f1);
+  put("validation_spearman", progress.validation_spearman);
   return event;
 }
 
@@ -99,8 +109,9 @@ void add_tuning_operations(Registry& registry, const CatalogueOptions& options) 
       {.space = "tuning",
        .name = "run",
        .kind = Kind::subscription,
-       .title = "fine-tune a language model",
-       .description = "Trains an adapter of a language model, or all of its weights, on examples or preferences, as "
+       .title = "fine-tune a model",
+       .description = "Trains an adapter of a language model, or all of its weights, on examples or preferences, or a "
+                      "text encoder on its lines, as "
                       "`weft tune` does; an "
                       "answer for each logged step. A run whose subscriber leaves stops after the step at hand, with a "
                       "checkpoint.",
@@ -111,7 +122,8 @@ void add_tuning_operations(Registry& registry, const CatalogueOptions& options) 
        .output = schema_of(
            R"({"type": "object", "required": ["step", "steps", "loss"], "properties": {"step": {"type": "integer"}, "steps": {"type": "integer"},
                   "loss": {"type": ["number", "null"]}, "validation_loss": {"type": ["number", "null"]}, "accuracy": {"type": ["number", "null"]},
-                  "validation_accuracy": {"type": ["number", "null"]}, "margin": {"type": ["number", "null"]},
+                  "validation_accuracy": {"type": ["number", "null"]}, "validation_f1": {"type": ["number", "null"]},
+                  "validation_spearman": {"type": ["number", "null"]}, "margin": {"type": ["number", "null"]},
                   "balance": {"type": ["number", "null"]}}})"),
        .errors = engine_errors(),
        .access = {.scopes = {"training:run"}}},

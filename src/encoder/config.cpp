@@ -49,7 +49,20 @@ struct Defaults {
   Extent hidden = 768, intermediate = 3072, layers = 12, heads = 12, vocabulary = 30522, length = 512, types = 2;
   double eps = 1e-12;
   const char* activation = "gelu";
+  double dropout = 0.1, share_dropout = 0.1;
 };
+double probability(const ConfigKeys& keys, const char* key, double fallback) {
+  const double value = keys.number({key}, fallback);
+  if (!(value >= 0 && value < 1)) keys.fail(key, fmt::format("is {}, not a probability below 1", value));
+  return value;
+}
+
+void read_dropouts(const ConfigKeys& keys, const Defaults& d, Dropouts& p) {
+  p.embeddings = p.attention = p.mlp = p.classes = probability(keys, "hidden_dropout_prob", d.dropout);
+  p.shares = probability(keys, "attention_probs_dropout_prob", d.share_dropout);
+  p.classes = p.token_classes = probability(keys, "classifier_dropout", p.classes);
+}
+
 void read_common(const ConfigKeys& keys, const Defaults& d, EncoderConfig& c) {
   c.hidden = sized(keys, {"hidden_size"}, d.hidden, 1, kWidthMax);
   c.intermediate = sized(keys, {"intermediate_size"}, d.intermediate, 1, 1 << 18);
@@ -61,6 +74,7 @@ void read_common(const ConfigKeys& keys, const Defaults& d, EncoderConfig& c) {
   c.norm_eps = keys.number({"layer_norm_eps"}, d.eps);
   c.activation = activation_of(keys, "hidden_act", keys.text({"hidden_act"}, d.activation));
   c.position_rows = c.length;
+  read_dropouts(keys, d, c.dropouts);
 }
 
 /// Rotary positions in keys of transformers 5 (`rope_parameters`) or before (`rope_theta`), without scaling.
@@ -109,6 +123,7 @@ void read_roberta(const ConfigKeys& keys, EncoderConfig& c) {
   read_common(keys, {.vocabulary = 50265}, c);
   require_absolute(keys);
   offset_positions(keys, c);
+  c.dropouts.has_dense = true;
 }
 
 void read_electra(const ConfigKeys& keys, EncoderConfig& c) {
@@ -116,11 +131,22 @@ void read_electra(const ConfigKeys& keys, EncoderConfig& c) {
   require_absolute(keys);
   c.embedding = sized(keys, {"embedding_size"}, 128, 1, kWidthMax);
   c.class_activation = "gelu";
+  c.dropouts.has_dense = true;
 }
 
 void read_albert(const ConfigKeys& keys, EncoderConfig& c) {
-  read_common(keys, {.hidden = 4096, .intermediate = 16384, .heads = 64, .vocabulary = 30000, .activation = "gelu_new"},
+  read_common(keys,
+              {.hidden = 4096,
+               .intermediate = 16384,
+               .heads = 64,
+               .vocabulary = 30000,
+               .activation = "gelu_new",
+               .dropout = 0,
+               .share_dropout = 0},
               c);
+  c.dropouts.mlp = 0;
+  c.dropouts.token_classes = c.dropouts.embeddings;
+  c.dropouts.classes = probability(keys, "classifier_dropout_prob", 0.1);
   require_absolute(keys);
   c.embedding = sized(keys, {"embedding_size"}, 128, 1, kWidthMax);
   c.groups = sized(keys, {"num_hidden_groups"}, 1, 1, c.layers);
@@ -136,6 +162,9 @@ void read_distilbert(const ConfigKeys& keys, EncoderConfig& c) {
   c.position_rows = c.length = sized(keys, {"max_position_embeddings"}, 512, 1, kLengthMax);
   c.activation = activation_of(keys, "activation", keys.text({"activation"}, "gelu"));
   c.class_activation = "relu";
+  c.dropouts.embeddings = c.dropouts.mlp = c.dropouts.token_classes = probability(keys, "dropout", 0.1);
+  c.dropouts.shares = probability(keys, "attention_dropout", 0.1);
+  c.dropouts.classes = probability(keys, "seq_classif_dropout", 0.2);
 }
 
 void read_mpnet(const ConfigKeys& keys, EncoderConfig& c) {
@@ -145,6 +174,7 @@ void read_mpnet(const ConfigKeys& keys, EncoderConfig& c) {
   c.positions = Positions::buckets;
   c.buckets = sized(keys, {"relative_attention_num_buckets"}, 32, 4, 1 << 12);
   c.distance = 128;
+  c.dropouts.has_dense = true;
 }
 
 void read_t5(const ConfigKeys& keys, EncoderConfig& c) {
@@ -169,6 +199,8 @@ void read_t5(const ConfigKeys& keys, EncoderConfig& c) {
   c.activation = activation_of(keys, "feed_forward_proj", c.is_gated && name == "gelu" ? "gelu_new" : name);
   c.has_qkv_bias = c.has_output_bias = c.has_up_bias = c.has_down_bias = false;
   c.score_scale = 1;
+  Dropouts& p = c.dropouts;
+  p.embeddings = p.shares = p.attention = p.inside = p.mlp = p.states = probability(keys, "dropout_rate", 0.1);
 }
 
 void read_deberta(const ConfigKeys& keys, EncoderConfig& c) {
@@ -179,6 +211,8 @@ void read_deberta(const ConfigKeys& keys, EncoderConfig& c) {
   c.embedding = sized(keys, {"embedding_size"}, c.hidden, 1, kWidthMax);
   c.has_position_table = keys.flag("position_biased_input", true);
   c.class_activation = activation_of(keys, "pooler_hidden_act", keys.text({"pooler_hidden_act"}, "gelu"));
+  c.dropouts.classes = probability(keys, "cls_dropout", c.dropouts.attention);
+  c.dropouts.token_classes = c.dropouts.attention;
   if (keys.size({"conv_kernel_size"}, 0) > 0)
     keys.fail("conv_kernel_size", "is set: a convolution beside the layers, which Weft does not have");
   if (!keys.flag("relative_attention", false)) return;
@@ -220,7 +254,7 @@ void read_nomic(const ConfigKeys& keys, EncoderConfig& c) {
     c.has_down_bias = keys.flag("mlp_fc2_bias", false);
     c.theta = keys.number({"rotary_emb_base"}, 1000);
   } else {
-    read_common(keys, {.vocabulary = 30528, .length = 2048, .activation = "silu"}, c);
+    read_common(keys, {.vocabulary = 30528, .length = 2048, .activation = "silu", .dropout = 0, .share_dropout = 0}, c);
     c.has_qkv_bias = c.has_output_bias = c.has_up_bias = c.has_down_bias = false;
     c.theta = theta_of(keys, nullptr, 1000);
   }
@@ -229,7 +263,7 @@ void read_nomic(const ConfigKeys& keys, EncoderConfig& c) {
 }
 
 void read_gte(const ConfigKeys& keys, EncoderConfig& c) {
-  read_common(keys, {.vocabulary = 250048, .length = 8192, .types = 1}, c);
+  read_common(keys, {.vocabulary = 250048, .length = 8192, .types = 1, .share_dropout = 0}, c);
   c.positions = Positions::rotary;
   c.theta = keys.find({"rope_parameters"}) ? theta_of(keys, nullptr, 160000)
                                            : keys.number({"rope_theta"}, theta_of(keys, nullptr, 160000));
@@ -255,6 +289,11 @@ void read_modernbert(const ConfigKeys& keys, EncoderConfig& c) {
   c.has_up_bias = c.has_down_bias = keys.flag("mlp_bias", false);
   c.class_activation = activation_of(keys, "classifier_activation", keys.text({"classifier_activation"}, "gelu"));
   c.class_pooling = keys.text({"classifier_pooling"}, "cls") == "mean" ? Pooling::mean : Pooling::first;
+  c.dropouts = {.embeddings = probability(keys, "embedding_dropout", 0),
+                .inside = probability(keys, "mlp_dropout", 0),
+                .classes = probability(keys, "classifier_dropout", 0)};
+  c.dropouts.token_classes = c.dropouts.classes;
+  c.dropouts.shares = c.dropouts.attention = probability(keys, "attention_dropout", 0);
 }
 
 void read_heads(const ConfigKeys& keys, Extent head_width, EncoderConfig& c) {
@@ -265,6 +304,7 @@ void read_heads(const ConfigKeys& keys, Extent head_width, EncoderConfig& c) {
 void read_eurobert(const ConfigKeys& keys, EncoderConfig& c) {
   read_common(keys, {.vocabulary = 128256, .length = 8192, .types = 0, .activation = "silu"}, c);
   c.types = 0;
+  c.dropouts = {.shares = probability(keys, "attention_dropout", 0)};
   read_heads(keys, c.hidden / c.heads, c);
   c.norm = layers::NormKind::rms;
   c.norm_eps = keys.number({"rms_norm_eps"}, 1e-5);
@@ -293,6 +333,7 @@ void read_gemma(const ConfigKeys& keys, EncoderConfig& c) {
                .types = 0},
               c);
   c.types = 0;
+  c.dropouts = {.shares = probability(keys, "attention_dropout", 0)};
   c.activation = activation_of(keys, "hidden_activation", keys.text({"hidden_activation"}, "gelu_pytorch_tanh"));
   read_heads(keys, 256, c);
   c.norm = layers::NormKind::rms;

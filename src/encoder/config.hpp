@@ -22,6 +22,18 @@ enum class Positions : std::uint8_t {
 /// What makes one row of a text's states, in files of sentence-transformers and in heads of classes.
 enum class Pooling : std::uint8_t { first, last, mean, max, weighted_mean, scaled_sum };
 
+/// Probabilities of dropout while a model trains.
+struct Dropouts {
+  double embeddings = 0;       ///< of the first states
+  double shares = 0;           ///< of attention
+  double attention = 0;        ///< of what attention gives
+  double inside = 0, mlp = 0;  ///< of what the last product of the MLP reads, and gives
+  double states = 0;           ///< of the last states
+  double classes = 0;          ///< of what the product of the classes of a text reads,
+  double token_classes = 0;    ///< and that of the classes of tokens
+  bool has_dense = false;      ///< the product before that of the classes reads through `classes`, too
+};
+
 /// A transformer that sees texts in both directions. Layers are x + attention, x + MLP, with norms behind the sums, or before
 /// the parts.
 struct EncoderConfig {
@@ -68,6 +80,8 @@ struct EncoderConfig {
   std::string class_activation = "tanh";   ///< of its first product
   std::vector<std::string> class_names;    ///< by id; empty: the files name none
   bool is_multi_label = false;             ///< each class has a probability of its own
+
+  Dropouts dropouts;
 };
 
 /// Of config.json, which has some kilobytes.

@@ -56,6 +56,14 @@ std::string architecture_of(const Json& config) {
 
 bool has_classes(const Json& config) { return architecture_of(config).ends_with("ForSequenceClassification"); }
 
+bool is_of_head(const EncoderConfig& c, std::string_view name) {
+  const std::string_view first = name.substr(0, name.find('.'));
+  if (first == "classifier" || first == "pre_classifier") return true;
+  if (c.family == "deberta-v2") return first == "pooler";
+  if (c.family == "modernbert") return first == "head";
+  return c.family == "eurobert" && first == "dense";
+}
+
 Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source) {
   const std::string name = architecture_of(config);
   if (has_classes(config)) return Task::classify;
@@ -125,11 +133,12 @@ ClassHead::ClassHead(const EncoderConfig& c, const EncoderNames& names, Extent c
   out_ = linear_of(weights, out, classes, c.hidden);
 }
 
-Tensor ClassHead::operator()(const Tensor& states, const Padded& texts) const {
-  const Tensor x = pools_scores_ ? states : pooled(states, texts, pooling_);
+Tensor ClassHead::operator()(const Tensor& states, const Padded& texts, const Dropouts& dropouts) const {
+  Tensor x = pools_scores_ ? states : pooled(states, texts, pooling_);
+  if (dropouts.has_dense) x = dropout(x, dropouts.classes);
   Tensor y = elementwise(activation_, {dense_(x)});
   if (norm_.weight.defined()) y = norm_(y);
-  y = out_(y);
+  y = out_(dropout(y, dropouts.classes));
   return pools_scores_ ? pooled(y, texts, pooling_) : y;
 }
 
@@ -140,8 +149,9 @@ TokenHead::TokenHead(const EncoderConfig& c, Extent classes, ModelWeights& weigh
   norm_ = norm_of(weights, "head.norm", c.hidden, c.norm_eps, c.norm);
 }
 
-Tensor TokenHead::operator()(const Tensor& states) const {
-  return out_(dense_.weight.defined() ? norm_(elementwise(activation_, {dense_(states)})) : states);
+Tensor TokenHead::operator()(const Tensor& states, const Dropouts& dropouts) const {
+  return out_(dropout(dense_.weight.defined() ? norm_(elementwise(activation_, {dense_(states)})) : states,
+                      dropouts.token_classes));
 }
 
 MaskHead::MaskHead(const EncoderConfig& c, const Tensor& words, ModelWeights& weights) {

@@ -8,6 +8,8 @@ namespace weft::encoder {
 
 /// Whether `architectures` of a config.json names a head of classes of texts.
 bool has_classes(const Json& config);
+/// Whether a tensor of this name, which has no prefix of the model in front, is a head's alone.
+bool is_of_head(const EncoderConfig& config, std::string_view name);
 /// What the file's tensors and its `architectures` say. FileError for a model with a head that Weft does not have.
 Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source);
 
@@ -20,7 +22,7 @@ class ClassHead {
   ClassHead() = default;
   ClassHead(const EncoderConfig& config, const EncoderNames& names, Extent classes, layers::ModelWeights& weights);
   /// f32 [texts, classes].
-  Tensor operator()(const Tensor& states, const Padded& texts) const;
+  Tensor operator()(const Tensor& states, const Padded& texts, const Dropouts& dropouts = {}) const;
 
  private:
   Pooling pooling_ = Pooling::first;
@@ -35,7 +37,7 @@ class TokenHead {
  public:
   TokenHead() = default;
   TokenHead(const EncoderConfig& config, Extent classes, layers::ModelWeights& weights);
-  Tensor operator()(const Tensor& states) const;
+  Tensor operator()(const Tensor& states, const Dropouts& dropouts = {}) const;
 
  private:
   std::string activation_;

@@ -121,7 +121,8 @@ bool is_encoder(const std::filesystem::path& path) {
       return is_encoder_architecture(
           io::GgufFile::open(path).metadata().get_or<std::string>("general.architecture", ""));
     }
-    if (std::filesystem::exists(path / "modules.json")) return true;
+    // A language model that embeds has modules too; the config.json of old folders is that of a module.
+    if (std::filesystem::exists(path / "modules.json") && !std::filesystem::exists(path / "config.json")) return true;
     return describes_encoder(read_json_file(path / "config.json", kConfigLimits));
   } catch (const Error&) {
     return false;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "encoder/distances.hpp"
+#include "weft/checkpoint.hpp"
 #include "weft/ops.hpp"
 #include "weft/ops/attention.hpp"
 
@@ -61,7 +62,10 @@ Network::Network(const EncoderConfig& c, const EncoderNames& names, ModelWeights
 
 Norm Network::load_norm(const std::string& name, Extent width, layers::NormKind kind, ModelWeights& weights) const {
   Norm norm = norm_of(weights, name, width, config_.norm_eps, kind);
-  if (config_.norms_add_one && norm.weight.defined()) norm.weight = (norm.weight + 1.0).eval();
+  if (config_.norms_add_one && norm.weight.defined()) {
+    norm.weight = norm.weight + 1.0;
+    if (!weights.are_trained()) norm.weight = norm.weight.eval();
+  }
   return norm;
 }
 
@@ -100,13 +104,13 @@ Network::Layer Network::load_layer(const EncoderNames& names, const std::string&
   return layer;
 }
 
-Tensor Network::embedded(const Padded& texts) const {
+Tensor Network::embedded(const Padded& texts, const Dropouts& dropouts) const {
   const Extent n = texts.texts(), length = texts.length(), width = config_.embedding;
   Tensor x = embedding(words_, texts.tokens);
   if (config_.embedding_scale != 1) x = x * config_.embedding_scale;
   if (types_.defined()) x = x + (texts.types.defined() ? embedding(types_, texts.types) : narrow(types_, 0, 0, 1));
   if (positions_.defined()) x = x + narrow(positions_, 0, config_.first_position, length);
-  x = normed(embedding_norm_, reshape(x, {n * length, width}));
+  x = dropout(normed(embedding_norm_, reshape(x, {n * length, width})), dropouts.embeddings);
   return embedding_product_.weight.defined() ? embedding_product_(x) : x;
 }
 
@@ -172,9 +176,11 @@ Tensor Network::disentangled_scores(const Layer& layer, const Heads& heads, cons
   return scores;
 }
 
-Tensor Network::attended(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances) const {
+Tensor Network::attended(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances,
+                         const Dropouts& dropouts) const {
   const Heads heads = heads_of(layer, x, texts);
-  AttentionOptions options{.causal = false, .scale = config_.score_scale, .lengths = texts.lengths};
+  AttentionOptions options{
+      .causal = false, .scale = config_.score_scale, .lengths = texts.lengths, .dropout = dropouts.shares};
   if (layer.is_local) options.window = config_.window;
   if (config_.positions == Positions::buckets) options.mask = distances;
   if (config_.positions == Positions::disentangled) {
@@ -184,30 +190,47 @@ Tensor Network::attended(const Layer& layer, const Tensor& x, const Padded& text
       options.mask = cast(scores, DType::f32) * options.scale;
   }
   const Tensor y = attention(heads.q, heads.k, heads.v, options);
-  return layer.o(reshape(permute(y, {0, 2, 1, 3}), {x.dim(0), config_.heads * config_.head_width}));
+  return dropout(layer.o(reshape(permute(y, {0, 2, 1, 3}), {x.dim(0), config_.heads * config_.head_width})),
+                 dropouts.attention);
 }
 
-Tensor Network::mlp(const Layer& layer, const Tensor& x) const {
+Tensor Network::mlp(const Layer& layer, const Tensor& x, const Dropouts& dropouts) const {
   const auto activated = [&](const Tensor& y) { return elementwise(config_.activation, {y}); };
-  if (!config_.is_gated) return layer.down(activated(layer.up(x)));
-  if (!layer.gate_up.weight.defined()) return layer.down(activated(layer.gate(x)) * layer.up(x));
+  const auto down = [&](const Tensor& y) { return dropout(layer.down(dropout(y, dropouts.inside)), dropouts.mlp); };
+  if (!config_.is_gated) return down(activated(layer.up(x)));
+  if (!layer.gate_up.weight.defined()) return down(activated(layer.gate(x)) * layer.up(x));
   const Tensor both = layer.gate_up(x);
   const Tensor first = narrow(both, 1, 0, config_.intermediate),
                second = narrow(both, 1, config_.intermediate, config_.intermediate);
-  return layer.down(config_.gate_is_first ? activated(first) * second : first * activated(second));
+  return down(config_.gate_is_first ? activated(first) * second : first * activated(second));
 }
 
-Tensor Network::states(const Padded& texts) const {
-  Tensor x = embedded(texts), distances = distance_rows(texts.length());
+Tensor Network::layered(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances,
+                        const Dropouts& dropouts) const {
+  if (!config_.norms_first) {
+    const Tensor y = layer.norm1(x + attended(layer, x, texts, distances, dropouts));
+    return layer.norm2(y + mlp(layer, y, dropouts));
+  }
+  const Tensor y = x + normed(layer.norm1_after, attended(layer, normed(layer.norm1, x), texts, distances, dropouts));
+  return y + normed(layer.norm2_after, mlp(layer, layer.norm2(y), dropouts));
+}
+
+Tensor Network::states(const Padded& texts, PassMode mode) const {
+  const Dropouts dropouts = mode.drops_out ? config_.dropouts : Dropouts();
+  Tensor x = embedded(texts, dropouts), distances = distance_rows(texts.length());
   if (config_.positions == Positions::buckets) distances = bucket_scores(distances, texts.length());
   const auto run = [&](const Layer& layer) {
-    if (config_.norms_first) {
-      x = x + normed(layer.norm1_after, attended(layer, normed(layer.norm1, x), texts, distances));
-      x = x + normed(layer.norm2_after, mlp(layer, layer.norm2(x)));
-    } else {
-      x = layer.norm1(x + attended(layer, x, texts, distances));
-      x = layer.norm2(x + mlp(layer, x));
+    if (!mode.recomputes) {
+      x = layered(layer, x, texts, distances, dropouts);
+      return;
     }
+    std::vector<Tensor> inputs{x};
+    if (distances.defined()) inputs.push_back(distances);
+    x = checkpoint(
+        [&](std::span<const Tensor> in) {
+          return layered(layer, in[0], texts, in.size() > 1 ? in[1] : Tensor(), dropouts);
+        },
+        inputs);
   };
   if (config_.groups == 0) {
     for (const Layer& layer : layers_) run(layer);
@@ -218,7 +241,7 @@ Tensor Network::states(const Padded& texts) const {
         run(layers_[static_cast<std::size_t>(group * config_.layers_in_group + inner)]);
     }
   }
-  return normed(last_norm_, x);
+  return dropout(normed(last_norm_, x), dropouts.states);
 }
 
 }  // namespace weft::encoder

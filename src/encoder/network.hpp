@@ -18,11 +18,17 @@ struct Padded {
   Extent length() const { return tokens.dim(1); }
 };
 
+/// How layers are computed.
+struct PassMode {
+  bool drops_out = false;   ///< with the probabilities of the configuration
+  bool recomputes = false;  ///< layers once more for gradients, so that of each only its input is kept
+};
+
 class Network {
  public:
   Network(const EncoderConfig& config, const EncoderNames& names, layers::ModelWeights& weights);
   /// The states of all tokens, f32 [texts length, hidden]. Those behind the end of a text have no meaning.
-  Tensor states(const Padded& texts) const;
+  Tensor states(const Padded& texts, PassMode mode = {}) const;
   /// The embeddings of tokens, [vocabulary, embedding], which heads of masked tokens share.
   const Tensor& words() const { return words_; }
 
@@ -43,10 +49,13 @@ class Network {
                          layers::ModelWeights& weights) const;
   Layer load_layer(const EncoderNames& names, const std::string& prefix, Extent index,
                    layers::ModelWeights& weights) const;
-  Tensor embedded(const Padded& texts) const;
+  Tensor embedded(const Padded& texts, const Dropouts& dropouts) const;
   Heads heads_of(const Layer& layer, const Tensor& x, const Padded& texts) const;
-  Tensor attended(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances) const;
-  Tensor mlp(const Layer& layer, const Tensor& x) const;
+  Tensor attended(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances,
+                  const Dropouts& dropouts) const;
+  Tensor mlp(const Layer& layer, const Tensor& x, const Dropouts& dropouts) const;
+  Tensor layered(const Layer& layer, const Tensor& x, const Padded& texts, const Tensor& distances,
+                 const Dropouts& dropouts) const;
   /// What attention adds to its scores for distances: the same for all layers, or of DeBERTa's rows of distances.
   Tensor distance_rows(Extent length) const;
   Tensor bucket_scores(const Tensor& rows, Extent length) const;

@@ -21,6 +21,8 @@ Extent more_rows(Extent rows) {
 
 }  // namespace
 
+Extent rounded_length(Extent length, Extent most) { return std::max(length, std::min(rounded(length), most)); }
+
 // Texts in order of their lengths are cut where the sum of all passes' times is least: the best cuts of the shorter texts are found
 // first, then those of all from each text on.
 std::vector<Pass> passes_of(const std::vector<TokenText>& texts, const PassNeeds& needs) {
@@ -35,7 +37,7 @@ std::vector<Pass> passes_of(const std::vector<TokenText>& texts, const PassNeeds
   std::vector<Best> best(count + 1);
   for (std::size_t at = count; at-- > 0;) {
     const auto longest = static_cast<Extent>(texts[order[at]].tokens.size());
-    const Extent length = std::max(longest, std::min(rounded(longest), needs.length_max));
+    const Extent length = rounded_length(longest, needs.length_max);
     const auto left = static_cast<Extent>(count - at);
     for (Extent rows = 1;; rows = more_rows(rows)) {
       const std::size_t next = at + static_cast<std::size_t>(std::min(rows, left));

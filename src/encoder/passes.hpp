@@ -33,6 +33,9 @@ struct PassNeeds {
 /// eighth of the power of two below, and of 8; rows to powers of two or to one and a half of these: so few plans are compiled.
 std::vector<Pass> passes_of(const std::vector<TokenText>& texts, const PassNeeds& needs);
 
+/// What a length is rounded up to, at most to `most` unless it is more itself.
+Extent rounded_length(Extent length, Extent most);
+
 /// The tensors of a pass on the device.
 Padded padded(const Pass& pass, const std::vector<TokenText>& texts, bool with_types, Device device);
 

@@ -124,7 +124,10 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
   read_prompts(folder, modules);
   bool has_pooling = false;
   for (const Module& module : listed(folder)) {
-    if (module.kind == "Transformer") modules.transformer = fs::relative(module.folder, folder);
+    if (module.kind == "Transformer")
+      modules.transformer = fs::relative(module.folder, folder);
+    else if (fs::is_directory(module.folder))
+      modules.folders.push_back(fs::relative(module.folder, folder).string());
     if (module.kind != "Pooling") continue;
     if (has_pooling) throw FileError(fmt::format("{}: has two Pooling modules", (folder / "modules.json").string()));
     has_pooling = true;
@@ -169,8 +172,8 @@ void read_products(const fs::path& folder, Extent hidden, Device device, Sentenc
       keys.fail("in_features", fmt::format("is {}, and what stands before is {} wide", in, width));
     const io::TensorSource files = io::TensorSource::open(module.folder / "model.safetensors");
     layers::ModelWeights weights(files, device);
-    modules.products.push_back(
-        {linear_of(weights, "linear", out, in, keys.flag("bias", true)), out, activation_of(keys)});
+    modules.products.push_back({linear_of(weights, "linear", out, in, keys.flag("bias", true)), out,
+                                activation_of(keys), fs::relative(module.folder, folder).string()});
     weights.require_all();
     bytes += weights.bytes();
     width = out;

@@ -17,8 +17,10 @@ struct SentenceModules {
     layers::Linear product;
     Extent width = 0;        ///< of its output
     std::string activation;  ///< an op; empty: none
+    std::string folder;      ///< within the whole
   };
   std::vector<Dense> products;
+  std::vector<std::string> folders;  ///< of all modules but the model's own, within the whole
   std::map<std::string, std::string> prompts;
   std::optional<std::string> default_prompt;
   bool pools_prompts = true;                ///< whether the tokens of a prompt count

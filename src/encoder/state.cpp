@@ -4,10 +4,8 @@
 
 #include <algorithm>
 
-#include "base/quote.hpp"
 #include "io/tensor_source.hpp"
 #include "text/chat_template.hpp"
-#include "text/load_tokenizer.hpp"
 #include "weft/autocast.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
@@ -33,12 +31,6 @@ EncoderConfig config_of(const Json& json, const fs::path& path, const io::Tensor
 
 SentenceModules modules_of(const fs::path& path) {
   return fs::is_directory(path) ? read_sentence_modules(path) : SentenceModules();
-}
-
-text::Tokenizer tokenizer_of(const fs::path& whole, const fs::path& transformer) {
-  const bool is_beside = fs::is_directory(transformer) && !fs::exists(transformer / "tokenizer.json") &&
-                         fs::exists(whole / "tokenizer.json");
-  return text::load_tokenizer(is_beside ? whole : transformer);
 }
 
 DType checked_precision(DType type) {
@@ -129,36 +121,7 @@ void ModelState::require(Task wanted) const {
 
 TokenText ModelState::tokens_of(std::string_view text, const std::string* pair, TooLong too_long,
                                 bool parse_special) const {
-  const text::EncodeOptions how{.parse_special = parse_special};
-  TokenText made;
-  if (pair) {
-    made.tokens = tokenizer.encode_pair(text, *pair, how, &made.types);
-  } else {
-    made.tokens = tokenizer.encode(text, how);
-    made.types.assign(made.tokens.size(), 0);
-  }
-  if (made.tokens.empty()) throw UsageError("encoder: a text has no tokens; give some text");
-  for (const text::TokenId token : made.tokens)
-    if (token < 0 || token >= config.vocabulary)
-      throw UsageError(
-          fmt::format("encoder: token {} is outside of the vocabulary of {}; is the tokenizer of this model?", token,
-                      config.vocabulary));
-  for (std::int32_t& type : made.types)
-    type = std::min(type, static_cast<std::int32_t>(std::max<Extent>(config.types, 1)) - 1);
-  const auto most = static_cast<std::size_t>(length);
-  if (made.tokens.size() <= most) return made;
-  if (too_long == TooLong::error)
-    throw UsageError(
-        fmt::format("encoder: the text {} has {} tokens, and the model reads {}; shorten it, divide it, or let "
-                    "it be cut (TooLong::cut)",
-                    quote(text, 40), made.tokens.size(), length));
-  // The token at the end closes the text.
-  const bool closes = tokenizer.is_special(made.tokens.back());
-  const text::TokenId last = made.tokens.back();
-  made.tokens.resize(most);
-  made.types.resize(most);
-  if (closes) made.tokens.back() = last;
-  return made;
+  return encoder::tokens_of(tokenizer, config, length, text, pair, too_long, parse_special);
 }
 
 void ModelState::run(Compiled& pass, const std::vector<TokenText>& texts,

@@ -10,7 +10,7 @@
 #include "encoder/heads.hpp"
 #include "encoder/passes.hpp"
 #include "encoder/sentence_modules.hpp"
-#include "text/tokenizer.hpp"
+#include "encoder/tokens.hpp"
 #include "weft/compile.hpp"
 #include "weft/encoder.hpp"
 

@@ -33,6 +33,7 @@ const io::SourceTensor* ModelWeights::checked(const std::string& name, const Sha
 }
 
 Tensor ModelWeights::dense(const std::string& name, const Shape& shape) {
+  if (values_) return values_(name, shape);
   const io::SourceTensor* found = checked(name, shape);
   if (!found) return {};
   if (is_planned_) {
@@ -48,6 +49,7 @@ Tensor ModelWeights::dense(const std::string& name, const Shape& shape) {
 }
 
 Tensor ModelWeights::matrix(const std::string& name, const Shape& shape) {
+  if (values_) return reshape(values_(name, shape), matrix_shape(shape));
   const io::SourceTensor* found = checked(name, shape);
   if (!found) return {};
   const Shape flat = matrix_shape(shape);

@@ -28,6 +28,12 @@ class ModelWeights {
   Tensor matrix(const std::string& name, const Shape& shape);
   /// FileError that lists every tensor that is missing, has another shape or a type that cannot be read.
   void require_all() const;
+  /// From here on, all tensors are what this function gives for their names and shapes: values that train, in f32.
+  void take_from(std::function<Tensor(const std::string& name, const Shape& shape)> values) {
+    values_ = std::move(values);
+  }
+  /// Whether they are: what is made of them then belongs to a function that is compiled.
+  bool are_trained() const { return static_cast<bool>(values_); }
   /// From here on, matrices become dense tensors of this type (f16 or bf16), whatever the file has.
   void use_matrices_of(DType type) { matrix_type_ = type; }
   std::uint64_t bytes() const { return bytes_; }
@@ -40,6 +46,7 @@ class ModelWeights {
   const io::TensorSource& source_;
   Device device_;
   std::function<std::string(const std::string&)> shown_;
+  std::function<Tensor(const std::string&, const Shape&)> values_;
   bool is_planned_;
   DType matrix_type_ = DType::f32;  // f32: as the file has them
   std::string problems_;

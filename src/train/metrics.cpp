@@ -35,6 +35,8 @@ std::optional<Metrics> parse_line(std::string_view line, const std::string& sour
     optional("loss_scale", m.loss_scale);
     optional("accuracy", m.accuracy);
     optional("val_accuracy", m.val_accuracy);
+    optional("val_f1", m.val_f1);
+    optional("val_spearman", m.val_spearman);
     optional("margin", m.margin);
     optional("balance", m.balance);
     return m;
@@ -57,6 +59,8 @@ std::string to_json_line(const Metrics& m) {
   if (m.loss_scale) json["loss_scale"] = *m.loss_scale;
   if (m.accuracy) json["accuracy"] = *m.accuracy;
   if (m.val_accuracy) json["val_accuracy"] = *m.val_accuracy;
+  if (m.val_f1) json["val_f1"] = *m.val_f1;
+  if (m.val_spearman) json["val_spearman"] = *m.val_spearman;
   if (m.margin) json["margin"] = *m.margin;
   if (m.balance) json["balance"] = *m.balance;
   json["seconds"] = m.seconds;

@@ -8,17 +8,14 @@
 #include "llm/engine.hpp"
 #include "train/most_rows.hpp"
 #include "tune/run_data.hpp"
+#include "tune/run_loop.hpp"
+#include "weft/encoder.hpp"
 #include "weft/error.hpp"
 #include "weft/tune.hpp"
 
 namespace weft::tune {
 
 namespace {
-
-std::optional<std::uint64_t> available_for(const Request& request) {
-  if (request.device_memory > 0) return request.device_memory;
-  return request.device.kind == Device::Kind::cpu ? std::optional(free_memory()) : std::nullopt;
-}
 
 /// Without a plan, which needs the room for all weights.
 RunNeed need_of_all_weights(const Request& request, const llm::Model& model) {
@@ -41,7 +38,9 @@ RunNeed need_of_all_weights(const Request& request, const llm::Model& model) {
 
 }  // namespace
 
-RunNeed run_need(const Request& request) {
+RunNeed run_need(const Request& given) {
+  if (encoder::is_encoder(given.model)) return encoder_run_need(given);
+  const Request request = with_batch(given, 4);
   check(request);
   const llm::Model model = llm::detail::planned_model(
       request.model,

@@ -21,6 +21,8 @@ Extent checked_texts(Extent texts) {
   return texts;
 }
 
+}  // namespace
+
 /// 0 to n - 1 in the order of an epoch (Fisher and Yates).
 std::vector<std::uint32_t> order_of(std::size_t n, std::uint64_t seed, std::uint32_t epoch) {
   std::vector<std::uint32_t> order(n);
@@ -33,8 +35,6 @@ std::vector<std::uint32_t> order_of(std::size_t n, std::uint64_t seed, std::uint
   }
   return order;
 }
-
-}  // namespace
 
 Rows no_rows(Extent count, Extent context, bool of_preferences) {
   Rows rows{count, context};

@@ -29,6 +29,11 @@ void check(const Request& r) {
     throw UsageError("tune: intervals of logs and checkpoints are 1 step or more, that of measurements 0 or more");
 }
 
+Request with_batch(Request request, Extent batch) {
+  if (request.batch == 0) request.batch = batch;
+  return request;
+}
+
 RunData::RunData(const Request& request, const llm::Model& model, Extent texts_of_row)
     : examples(read_examples(request.data, model, request.context)),
       learns_preferences(!examples.preferences.empty()),

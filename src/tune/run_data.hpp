@@ -10,6 +10,8 @@ namespace weft::tune {
 
 /// Errors: UsageError for numbers out of range.
 void check(const Request& request);
+/// The request with this batch, if it names none.
+Request with_batch(Request request, Extent batch);
 
 struct RunData {
   /// Errors: FileError; UsageError for a batch that preferences do not take, and for two files of different kinds.

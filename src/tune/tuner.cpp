@@ -9,12 +9,10 @@
 #include "tune/parameters.hpp"
 #include "tune/preference.hpp"
 #include "tune/rows.hpp"
+#include "tune/steps.hpp"
 #include "weft/autocast.hpp"
 #include "weft/error.hpp"
-#include "weft/grad.hpp"
 #include "weft/ops.hpp"
-#include "weft/optim/gradient_sum.hpp"
-#include "weft/optim/optimizer.hpp"
 
 namespace weft::tune {
 namespace {
@@ -30,11 +28,6 @@ void check(const TunerOptions& o) {
   const Bound bounds[] = {{"rank", static_cast<double>(o.rank), 1, 4096},
                           {"alpha", o.alpha, 1e-6, 1e6},
                           {"dropout", o.dropout, 0, 0.95},
-                          {"accumulate", static_cast<double>(o.accumulate), 1, 1 << 16},
-                          {"weight_decay", o.weight_decay, 0, 1e3},
-                          {"beta_1", o.beta_1, 0, 0.999999},
-                          {"beta_2", o.beta_2, 0, 0.999999},
-                          {"clip_norm", o.clip_norm, 0, 1e6},
                           {"beta of preferences", o.preference.beta, 1e-6, 1e6},
                           {"label_smoothing", o.preference.label_smoothing, 0, 0.499999},
                           {"balance", o.balance, 0, 1e3}};
@@ -46,8 +39,6 @@ void check(const TunerOptions& o) {
   if (o.full && (o.dora || o.dropout > 0 || !o.targets.empty() || !o.saved.empty() || !o.from.empty()))
     throw UsageError(
         "tune: all weights train (full), so there is no adapter; leave out dora, dropout, targets, saved and from");
-  if (o.precision != DType::f32 && o.precision != DType::f16 && o.precision != DType::bf16)
-    throw UsageError(fmt::format("tune: a precision of {}; choose f32, f16 or bf16", weft::name_of(o.precision)));
 }
 
 }  // namespace
@@ -72,12 +63,8 @@ struct Tuner::State {
     frequencies = on_device(settings.frequencies, settings.frequencies_shape, device);
     local_frequencies = on_device(settings.local_frequencies, settings.frequencies_shape, device);
     if (!settings.axes.empty()) axes = on_device(settings.axes, {3, settings.frequencies_shape[1]}, device);
-    optimizer.emplace(parameters->variables(), optim::AdamWOptions{.beta_1 = options.beta_1,
-                                                                   .beta_2 = options.beta_2,
-                                                                   .weight_decay = options.weight_decay,
-                                                                   .clip_norm = options.clip_norm});
-    if (options.precision == DType::f16) scale.emplace(optim::LossScaleOptions{}, device);
-    if (options.accumulate > 1) sum.emplace(optimizer->parameters());
+    steps.emplace(parameters->variables(), options, device,
+                  [this](std::span<const Tensor> given, bool trains) { return measured(given, trains); });
     manual_seed(static_cast<std::uint32_t>(options.seed));
   }
 
@@ -134,10 +121,8 @@ struct Tuner::State {
   TextScores scores(std::span<const Tensor> given, bool trains, std::vector<Tensor>* router_logits = nullptr) const {
     return text_scores(logits(given, trains, router_logits), given[3], given[2], given[4].dim(0));
   }
-  struct Measure {
-    Tensor objective;             // what trains
-    std::vector<Tensor> results;  // the loss, of preferences the accuracy and the margin, and with `balance` that loss
-  };
+  using Measure =
+      Steps::Measure;  // of preferences the results are loss, accuracy and margin; with `balance` its loss is the last
   Measure measured(std::span<const Tensor> given, bool trains) const {
     std::vector<Tensor> routers;
     std::vector<Tensor>* const wanted = trains && options.balance > 0 ? &routers : nullptr;
@@ -161,34 +146,13 @@ struct Tuner::State {
     return reshape(cast(cast(place, DType::f32) < cast(length, DType::f32), DType::f32), {rows * context});
   }
 
-  std::vector<Tensor> gradients(const Tensor& loss) const {
-    return grad(scale ? scale->apply(loss) : loss, optimizer->parameters());
-  }
-  Tensor update(std::span<const Tensor> gradients, const Tensor& rate) {
-    return scale ? optimizer->step(gradients, rate, *scale) : optimizer->step(gradients, rate);
-  }
-
   const std::shared_ptr<llm::detail::Engine> engine;
   TunerOptions options;
   const Device device;
   std::unique_ptr<Parameters> parameters;
   Extent experts_of_token = 0;
   Tensor frequencies, local_frequencies, axes;
-  std::optional<optim::AdamW> optimizer;
-  std::optional<optim::LossScale> scale;
-  std::optional<optim::GradientSum> sum;
-  Compiled compiled_step{[this](std::span<const Tensor> given) {
-    if (sum) return std::vector<Tensor>{update(sum->take_mean(), given[0])};
-    Measure measure = measured(given.subspan(1), true);
-    measure.results.insert(measure.results.begin(), update(gradients(measure.objective), given[0]));
-    return measure.results;
-  }};
-  Compiled compiled_add{[this](std::span<const Tensor> given) {
-    Measure measure = measured(given, true);
-    sum->add(gradients(measure.objective));
-    return measure.results;
-  }};
-  Compiled compiled_loss{[this](std::span<const Tensor> given) { return measured(given, false).results; }};
+  std::optional<Steps> steps;
   Compiled compiled_scores{
       [this](std::span<const Tensor> given) { return std::vector<Tensor>{scores(given, false).log_probabilities}; }};
   Compiled compiled_logits{[this](std::span<const Tensor> given) { return std::vector<Tensor>{logits(given, false)}; }};
@@ -200,43 +164,20 @@ Tuner::Tuner(Tuner&&) noexcept = default;
 
 Tuner::StepResult Tuner::step(std::span<const Rows> batches, double learning_rate) {
   State& s = *state_;
-  if (static_cast<Extent>(batches.size()) != s.options.accumulate)
-    throw UsageError(
-        fmt::format("tune: a step of {} batches; the tuner accumulates {}", batches.size(), s.options.accumulate));
-  const Tensor rate = on_device(std::vector<float>{static_cast<float>(learning_rate)}, {}, s.device);
-  const auto result_of = [&](std::vector<Tensor> measured, const Tensor& norm) {
-    StepResult result{.loss = measured[0], .grad_norm = norm};
-    if (s.options.balance > 0) {
-      result.balance = measured.back();
-      measured.pop_back();
-    }
-    if (measured.size() > 1) std::tie(result.accuracy, result.margin) = std::tie(measured[1], measured[2]);
-    return result;
-  };
-  if (!s.sum) {
-    std::vector<Tensor> given = s.arguments(batches[0]);
-    given.insert(given.begin(), rate);
-    std::vector<Tensor> results = s.compiled_step(given);
-    const Tensor norm = results[0];
-    results.erase(results.begin());
-    return result_of(results, norm);
+  std::vector<Steps::Arguments> given;
+  for (const Rows& batch : batches) given.push_back(s.arguments(batch));
+  Steps::Result made = s.steps->step(given, learning_rate);
+  StepResult result{.loss = made.results[0], .grad_norm = made.norm};
+  if (s.options.balance > 0) {
+    result.balance = made.results.back();
+    made.results.pop_back();
   }
-  std::vector<Tensor> sums;
-  for (const Rows& batch : batches) {
-    const std::vector<Tensor> given = s.arguments(batch), results = s.compiled_add(given);
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      if (sums.size() <= i)
-        sums.push_back(results[i]);
-      else
-        sums[i] = sums[i] + results[i];
-    }
-  }
-  for (Tensor& sum : sums) sum = sum / static_cast<double>(batches.size());
-  return result_of(sums, s.compiled_step(std::span(&rate, 1))[0]);
+  if (made.results.size() > 1) std::tie(result.accuracy, result.margin) = std::tie(made.results[1], made.results[2]);
+  return result;
 }
 
 Tuner::Measured Tuner::measure(const Rows& rows) {
-  const std::vector<Tensor> given = state_->arguments(rows), results = state_->compiled_loss(given);
+  const std::vector<Tensor> results = state_->steps->measure(state_->arguments(rows));
   const auto number = [&](std::size_t i) { return static_cast<double>(results[i].item<float>()); };
   if (results.size() == 1) return {number(0), {}, {}};
   return {number(0), number(1), number(2)};
@@ -262,61 +203,24 @@ Extent Tuner::texts_of_row() const { return state_->engine->has_states() ? 1 : R
 
 std::int64_t Tuner::parameter_count() const { return state_->parameters->count(); }
 
-double Tuner::loss_scale() const { return state_->scale ? state_->scale->value() : 1; }
+double Tuner::loss_scale() const { return state_->steps->loss_scale(); }
 
 std::uint64_t Tuner::planned_bytes(Extent rows, Extent context, bool of_preferences) {
-  State& s = *state_;
-  std::vector<Tensor> given = s.arguments(no_rows(rows, context, of_preferences));
-  if (!s.sum) given.insert(given.begin(), on_device(std::vector<float>{0}, {}, s.device));
-  Compiled& pass = s.sum ? s.compiled_add : s.compiled_step;
-  pass.prepare(given);
-  return pass.scratch_bytes();
+  return state_->steps->planned_bytes(state_->arguments(no_rows(rows, context, of_preferences)));
 }
 
 std::uint64_t Tuner::planned_measure_bytes(Extent rows, Extent context, bool of_preferences) {
-  State& s = *state_;
-  const std::vector<Tensor> given = s.arguments(no_rows(rows, context, of_preferences));
-  s.compiled_loss.prepare(given);
-  return s.compiled_loss.scratch_bytes();
+  return state_->steps->planned_measure_bytes(state_->arguments(no_rows(rows, context, of_preferences)));
 }
 
-std::uint64_t Tuner::trained_bytes() const {
-  const std::uint64_t copies = state_->sum ? 4 : 3;
-  return static_cast<std::uint64_t>(parameter_count()) * sizeof(float) * copies;
-}
+std::uint64_t Tuner::trained_bytes() const { return state_->steps->trained_bytes(parameter_count()); }
 
 void Tuner::save(const std::filesystem::path& path) const { state_->parameters->save(path); }
 
-nn::StateDict Tuner::state_dict() const {
-  const State& s = *state_;
-  nn::StateDict all;
-  const auto add = [&](const char* prefix, const nn::StateDict& part) {
-    for (const nn::NamedArray& array : part) {
-      all.push_back(array);
-      all.back().name.insert(0, prefix);
-    }
-  };
-  add("adapter.", nn::read_state(s.parameters->named()));
-  add("optimizer.", s.optimizer->state_dict());
-  if (s.scale) add("loss_scale.", s.scale->state_dict());
-  add("", nn::read_state(std::vector<nn::NamedVariable>{{"random_state", random_state()}}));
-  return all;
-}
+nn::StateDict Tuner::state_dict() const { return state_->steps->state_dict(state_->parameters->named()); }
 
 void Tuner::load_state_dict(const nn::StateDict& state) {
-  State& s = *state_;
-  std::map<std::string, nn::StateDict> parts;
-  for (const nn::NamedArray& array : state) {
-    const std::size_t dot = array.name.find('.');
-    nn::StateDict& part = parts[array.name.substr(0, dot)];
-    part.push_back(array);
-    if (dot != std::string::npos) part.back().name.erase(0, dot + 1);
-  }
-  nn::write_state(s.parameters->named(), parts["adapter"], true, "adapter");
-  s.optimizer->load_state_dict(parts["optimizer"]);
-  if (s.scale) s.scale->load_state_dict(parts["loss_scale"]);
-  nn::write_state(std::vector<nn::NamedVariable>{{"random_state", random_state()}}, parts["random_state"], true,
-                  "random numbers");
+  state_->steps->load_state_dict(state_->parameters->named(), state);
 }
 
 }  // namespace weft::tune

@@ -82,6 +82,23 @@ class Encoders(unittest.TestCase):
         self.assertEqual(len(shown), 2)
         self.assertIn("%", shown[0])
 
+    def test_a_class_is_tuned(self):
+        data, out = self.folder / "data.jsonl", self.folder / "tuned"
+        data.write_text("".join(json.dumps({"text": f"w{10 + i % 7} {word} w{20 + i % 5}", "label": label}) + "\n" for i in range(40)
+                                for word, label in [("w30", "calm") if i % 2 else ("w40", "storm")]))
+        options = ("--data", data, "--steps", 60, "--learning-rate", "3e-3", "--batch", 8, "--schedule", "linear")
+        dry = weft("tune", self.folder / "bert", *options, "--dry-run")
+        self.assertIn("60 steps over 38 examples", dry.stdout)
+        done = weft("tune", self.folder / "bert", *options, "--out", out)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        for text in ("learns single-label of 2 classes, with a new head", "F1          1.0000", f"weft classify {out / 'model'}"):
+            self.assertIn(text, done.stdout)
+        labels = self.json_of("classify", out / "best", "w12 w40 w22")
+        self.assertEqual(labels[0]["name"], "storm")
+        self.refused(USAGE, "the folder has a run", "tune", self.folder / "bert", *options, "--out", out)
+        self.refused(USAGE, "--rank is for language models", "tune", self.folder / "bert", *options, "--rank", 4, "--out", self.folder / "no")
+        self.refused(USAGE, "choose single-label, multi-label", "tune", self.folder / "bert", *options, "--objective", "best", "--out", self.folder / "no")
+
     def test_bad_calls(self):
         long = " ".join(["w9"] * 60)
         self.refused(USAGE, "has 62 tokens, and the model reads 50", "embed", self.folder / "bert", "--text", long)

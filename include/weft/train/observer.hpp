@@ -29,6 +29,7 @@ struct Metrics {
   double seconds = 0;                // of the run so far
   /// Of runs that learn preferences: the share that the model has right, in the batch and in validation; the mean difference of rewards.
   std::optional<double> accuracy, val_accuracy, margin, balance;
+  std::optional<double> val_f1, val_spearman;  ///< of runs that tune text encoders
 };
 
 /// A run that is set up and about to make its first step. The references hold until the run ends.
