@@ -20,8 +20,9 @@ inline std::string driver_file(std::string name) {
 /// Chooses the driver before the WebGPU library looks for one, which it does once. With a name, that driver. Without, the
 /// one that WEFT_TEST_DRIVER names; else what the environment says already (WEFT_TEST_ADAPTER: whatever Vulkan finds); else
 /// SwiftShader, which compiles shaders in a tenth of lavapipe's time; else lavapipe. Returns the driver file, "" if the
-/// named driver is not there.
+/// named driver is not there, and in an emulator, whose machine has no WebGPU library.
 inline std::string choose_driver(const char* name = std::getenv("WEFT_TEST_DRIVER")) {
+  if (std::getenv("WEFT_TEST_EMULATED")) return "";
   setenv("XDG_RUNTIME_DIR", std::filesystem::temp_directory_path().c_str(), 0);
   for (const char* chosen : {"VK_ICD_FILENAMES", "VK_DRIVER_FILES", "WEFT_TEST_ADAPTER"})
     if (!name && std::getenv(chosen)) return std::getenv(chosen);
