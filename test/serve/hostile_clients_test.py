@@ -8,10 +8,12 @@ import base64
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -22,8 +24,9 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1] / folder) for folder in ("cli", "remote")]
 import tiny_model  # noqa: E402
+from server import nats_server  # noqa: E402
 
 
 def option(name, default):
@@ -37,7 +40,7 @@ def option(name, default):
 
 WEFT = pathlib.Path(sys.argv.pop(1)).resolve()
 SECONDS, SEED = option("--seconds", 3.0), option("--seed", 1)
-TOKEN = "token-of-the-one-client"
+TOKEN, OTHER = "token-of-the-one-client", "token-of-another-client"
 MEMORY = (2000 if b"__asan_" in WEFT.read_bytes() else 600) << 20  # more than a server has at its start; a sanitizer keeps freed memory for a while
 PATIENCE = 20  # seconds for an answer while others attack; sanitizers are slow
 
@@ -149,7 +152,8 @@ class Server(unittest.TestCase):
             raise unittest.SkipTest("a base")
         cls.folder = tempfile.TemporaryDirectory()
         path = pathlib.Path(cls.folder.name)
-        (path / "tokens.json").write_text(json.dumps({"tokens": [{"token": TOKEN, "id": "owner", "scopes": ["*"], "resources": {"*": ["*"]}}]}))
+        (path / "tokens.json").write_text(json.dumps({"tokens": [{"token": TOKEN, "id": "owner", "scopes": ["*"], "resources": {"*": ["*"]}},
+                                                                   {"token": OTHER, "id": "other", "scopes": ["*"]}]}))
         cls.process = cls.start(path)
         cls.memory = memory_of(cls.process.pid)
 
@@ -423,6 +427,128 @@ class Grpc(Server):
         run = subprocess.run([WEFT, "operations", "call", "tensor.add", "--from", f"grpc://127.0.0.1:{port}", "--token", TOKEN, "--input", '{"x": 2, "y": 3}', "--device", "cpu"],
                              capture_output=True, text=True, timeout=60)
         self.assertEqual(run.returncode, 0, run.stderr)
+
+
+class Nats(Server):
+    """Messages to all subjects of a worker, over a NATS server that hands on whatever is a message. Most have a token, as a client that is broken
+    has, and some have none."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin"):
+            raise unittest.SkipTest("no nats-server")
+        cls.broker = contextlib.ExitStack()
+        cls.url = cls.broker.enter_context(nats_server())
+        try:
+            super().setUpClass()
+        except BaseException:
+            cls.broker.close()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            super().tearDownClass()
+        finally:
+            cls.broker.close()
+
+    @classmethod
+    def command(cls, folder):
+        return ["operations", "serve", "--http", "127.0.0.1:0", "--nats", cls.url, "--token-file", folder / "tokens.json", "--device", "cpu", "--allow-read", folder]
+
+    def broker_client(self, timeout=PATIENCE):
+        """A connection that has said hello; what it sends is up to the test."""
+        host, port = self.url.removeprefix("nats://").split(":")
+        client = socket.create_connection((host, int(port)), timeout=timeout)
+        client.sendall(b'CONNECT {"verbose": false, "headers": true, "no_responders": true}\r\nPING\r\n')
+        text = b""
+        while b"PONG" not in text:
+            text += client.recv(65536)
+        return client
+
+    @staticmethod
+    def message(subject, body, reply=b"", headers=()):
+        head = b"NATS/1.0\r\n" + b"".join(name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n"
+        return b"HPUB " + subject + b" " + (reply + b" " if reply else b"") + b"%d %d\r\n" % (len(head), len(head) + len(body)) + head + body + b"\r\n"
+
+    def ask_worker(self, timeout=PATIENCE):
+        """An answer to a call of tensor.add."""
+        inbox = b"_INBOX.calls" + str(random.random())[2:].encode()
+        with self.broker_client(timeout) as client:
+            client.sendall(b"SUB " + inbox + b" 1\r\n" + self.message(b"weft.call.tensor.add", b'{"x": 2, "y": 3}', inbox, ((b"Authorization", b"Bearer " + OTHER.encode()),)))
+            text = b""
+            while not (found := re.search(rb"Weft-Event: (\S+)", text)) or not text.endswith(b"\r\n"):
+                part = client.recv(65536)
+                if not part:
+                    raise OSError("the connection ended")
+                text += part
+                if b"PING" in text:
+                    client.sendall(b"PONG\r\n")
+        return found[1], text
+
+    def calls(self):
+        # Of another identity: calls of one have a limit of their own.
+        status, text = self.ask("POST", "/v1/operations/tensor.add", {"x": 2, "y": 3}, Authorization=f"Bearer {OTHER}")
+        self.assertEqual(status, 200, text)
+        event, text = self.ask_worker()
+        self.assertTrue(event == b"call.responded" or b"OVERLOADED" in text, text)
+
+    def worker(self):
+        return re.search(r"as worker (\S+)", (pathlib.Path(self.folder.name) / "log").read_text())[1].encode()
+
+    def test_messages(self):
+        worker = self.worker()
+        data = base64.b64encode(struct.pack("<2f", 1, 2)).decode()
+        good = json.dumps({"x": {"$tensor": {"dtype": "f32", "shape": [2], "data": data}}, "y": 3, "axis": -1, "shape": [2, 1]})
+
+        def framed(random_):
+            text = mutated(random_, json.dumps({"x": {"$tensor": {"dtype": random_.choice(("f32", "i64", "q4", "bool")), "shape": [random_.choice((2, 3, -1, 2**40))],
+                                                                  "offset": random_.choice((0, 64, 2**63, -8))}}, "y": 1}))
+            length = random_.choice((len(text), len(text), len(text), 0, 2**64 - 1, 2**32, len(text) + 100))
+            head = random_.choice((b"WEFT", b"WEFT", b"WEFX")) + struct.pack("<IQ", random_.choice((1, 1, 1, 0, 2**31)), length) + text
+            return (head + bytes(-len(head) % 64) + random_.randbytes(8))[:random_.choice((10**6, 10**6, 20, 5))]
+
+        def client(random_):
+            inbox = b"_INBOX.hostile%d" % random_.randrange(10**9)
+            names = (b"tensor.add", b"tensor.softmax", b"tensor.reshape", b"handle.create", b"handle.read", b"weights.list", b"workflow.run", b"training.observe", b"nothing", b"tensor", b"tensor.add.more")
+            with self.broker_client(5) as each:
+                if random_.random() < 0.8:
+                    each.sendall(b"SUB " + inbox + b" 1\r\n")
+                for _ in range(random_.randrange(1, 20)):
+                    name = random_.choice(names)
+                    subject = random_.choice((b"weft.call." + name,) * 4 + (b"weft.direct." + worker + b"." + name, b"weft.direct." + worker + b"." + b"x" * 3000, b"weft.describe", b"weft.describe." + name,
+                                              b"weft.control", b"$SRV.PING", b"$SRV.INFO.weft", b"$SRV.STATS.weft." + worker, b"weft.call.\xff\xfe", b"weft.direct." + worker + b".a..b"))
+                    reply = random_.choice((inbox,) * 6 + (b"", b"weft.call.tensor.add", b"weft.direct." + worker + b".tensor.add", b"weft.control", b"weft.describe", b"$SRV.PING.weft", b"_INBOX.none",
+                                                           b"\xff\xfe", b"a" * 3000))
+                    headers = [(b"Authorization", random_.choice((b"Bearer " + TOKEN.encode(),) * 5 + (b"Bearer none", b"Bearer", b"\xff")))]
+                    for _ in range(random_.choice((0, 0, 1, 3))):
+                        headers.append(random_.choice((
+                            (b"Weft-Follow", b"1"), (b"Weft-Timeout", random_.choice((b"0.05", b"-1", b"nan", b"1e300", b"x", b""))), (b"Weft-Tensors", random_.choice((b"handles", b"data", b"x"))),
+                            (b"Weft-Credit", random_.choice((b"1", b"0", b"-1", b"1e30", b"nan"))), (b"Weft-Session", random_.choice((inbox, b"weft.control", b">", b"*", b"", b"a b", b"$SYS.x", b"s" * 300))),
+                            (b"Weft-Via", random_.choice((b"a,b", b",,,", b"x" * 9000))), (b"Weft-Request-Id", random_.choice((b"same", b"\xff", b"x" * 201, b"%d" % random_.randrange(99)))),
+                            (b"Weft-Object", random_.choice((b"none", b"../x", b">", b"x" * 999))), (b"Weft-Control", random_.choice((b"grant", b"abort", b"credit", b"x"))), (b"Weft-Call", random_.choice((inbox, b"", b"_INBOX.none"))),
+                            (b"Weft-Worker", random_.choice((worker, b"x"))), (b"X", b"y" * random_.choice((10, 5000, 200000))), (b"Status", b"503"))))
+                    if random_.random() < 0.05:
+                        headers += [(b"H%d" % i, b"1") for i in range(random_.choice((100, 3000)))]
+                    body = framed(random_) if random_.random() < 0.3 else mutated(random_, random_.choice((good, good, "", '{"handle": "x"}', '{"path": "/etc"}')))
+                    each.sendall(self.message(subject, body, reply, headers))
+                if random_.random() < 0.5:
+                    each.settimeout(random_.choice((0.01, 0.1)))
+                    with contextlib.suppress(TimeoutError):
+                        while each.recv(65536):
+                            pass
+        self.withstands(client, client, client, calls=self.calls)
+
+    def test_floods(self):
+        """More calls than a worker takes, large ones too, and callers that do not stay for the answers."""
+        many = b"".join(self.message(b"weft.call.tensor.add", b'{"x": 2, "y": 3}', b"_INBOX.flood.%d" % i, ((b"Authorization", b"Bearer " + TOKEN.encode()),)) for i in range(2000))
+        strange = b"".join(self.message(b"weft.call.tensor.add", b"[" * 100, b"_INBOX.flood.%d" % i) for i in range(2000))
+        large = self.message(b"weft.call.tensor.add", b'{"x": [' + b"1," * 400000 + b"1]}", b"_INBOX.flood", ((b"Authorization", b"Bearer none"),))
+
+        def client(random_):
+            with self.broker_client(10) as each:
+                each.sendall(random_.choice((many, strange, large * 30)))
+        self.withstands(client, client, calls=self.calls)
 
 
 class Pipes(unittest.TestCase):

@@ -119,7 +119,7 @@ void NatsConnection::publish(const std::string& subject, const std::string& repl
 }
 
 void NatsConnection::subscribe(const std::string& subject, const std::string& queue,
-                               std::function<void(NatsMessage)> function) {
+                               std::function<void(NatsMessage)> function, std::int64_t pending_bytes_max) {
   Listener* listener = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -142,7 +142,8 @@ void NatsConnection::subscribe(const std::string& subject, const std::string& qu
     listeners_.remove_if([&](const Listener& each) { return &each == listener; });
   }
   check_nats(status, server_, fmt::format("subscribe to {}", quote(subject)));
-  natsSubscription_SetPendingLimits(listener->subscription, 1 << 20, 1 << 30);
+  natsSubscription_SetPendingLimits(listener->subscription, static_cast<int>(pending_bytes_max >> 10),
+                                    static_cast<int>(pending_bytes_max));
   natsSubscription_SetOnCompleteCB(
       listener->subscription,
       [](void* closure) {

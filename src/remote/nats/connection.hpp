@@ -62,8 +62,9 @@ class NatsConnection {
   /// Errors: OperationError UNAVAILABLE if the connection is lost; TOO_LARGE.
   void publish(const std::string& subject, const std::string& reply, const NatsHeaders& headers, std::string_view data);
   /// Calls a function for each message of a subject, one at a time, on a thread of the library; it must not wait for long. With a
-  /// queue, each message goes to one subscription of that queue.
-  void subscribe(const std::string& subject, const std::string& queue, std::function<void(NatsMessage)> function);
+  /// queue, each message goes to one subscription of that queue. Messages beyond pending_bytes_max that wait for the function are lost.
+  void subscribe(const std::string& subject, const std::string& queue, std::function<void(NatsMessage)> function,
+                 std::int64_t pending_bytes_max = std::int64_t{1} << 30);
   /// Takes no new messages, finishes those that came, and closes.
   void close();
   void flush();

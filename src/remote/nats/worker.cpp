@@ -27,8 +27,10 @@ namespace {
 namespace op = operations;
 using namespace std::chrono_literals;
 constexpr std::string_view kQueue = "workers";
-constexpr std::size_t kHeadersBytes = 16 << 10;  // of a message, left free beside its body
-constexpr std::size_t kErrorBytes = 1000;        // of an error's message in a header
+constexpr std::size_t kHeadersBytes = 16 << 10;   // of a message, left free beside its body
+constexpr std::int64_t kPendingBytes = 64 << 20;  // of messages of one subject that nobody has looked at; more are lost
+constexpr std::size_t kMessageBytes = 4 << 10;    // of a message beside its body, at most about
+constexpr std::size_t kErrorBytes = 1000;         // of an error's message in a header
 constexpr std::size_t kRequestIdBytes = 200;
 constexpr auto kRecordPause = 100ms;  // between two looks at the record of a running call
 
@@ -71,6 +73,7 @@ struct NatsWorker::State {
   std::map<std::uint64_t, std::string> sessions;  // with handles
   std::set<std::string> known_sessions;
   std::uint64_t next = 1;
+  std::atomic<std::uint64_t> waiting_bytes = 0;  // of calls that no thread has begun
   bool ending = false;
   std::thread beating;
   ServiceStatistics statistics;
@@ -86,14 +89,15 @@ struct NatsWorker::State {
       std::string operation(message.subject().substr(std::min(skip, message.subject().size())));
       take(std::move(message), std::move(operation));
     };
-    connection.subscribe(fmt::format("{}.direct.{}.>", prefix, id), "", take_direct);
+    connection.subscribe(fmt::format("{}.direct.{}.>", prefix, id), "", take_direct, kPendingBytes);
     const auto all = service.exchange.registry().list();
     serve_discovery(connection, {options.nats.prefix, id, options.version}, service.exchange.registry(), statistics,
                     [this](std::string_view token) { return identity_of(token) != nullptr; });
     for (const auto& specification : all)
       connection.subscribe(
           fmt::format("{}.call.{}", prefix, specification->id()), std::string(kQueue),
-          [this, operation = specification->id()](NatsMessage message) { take(std::move(message), operation); });
+          [this, operation = specification->id()](NatsMessage message) { take(std::move(message), operation); },
+          kPendingBytes);
     connection.flush();
     beating = std::thread([this] { beat(); });
   }
@@ -125,20 +129,51 @@ struct NatsWorker::State {
       call->credit = static_cast<std::uint64_t>(*credit);
     const auto specification = service.exchange.registry().find(call->operation);
     call->streams = specification && specification->kind == op::Kind::subscription;
-    bool full = false;
+    // Here, so that strangers' messages do not wait among others.
+    if (!identity_of(call->message.header(wire::kAuthorization))) return refuse_unknown(*call);
+    const std::uint64_t bytes = call->message.data().size() + kMessageBytes;
+    if (waiting_bytes.fetch_add(bytes) > options.waiting_bytes_max) {
+      waiting_bytes -= bytes;
+      return send_error(*call, overloaded());
+    }
     {
       const std::lock_guard lock(mutex);
-      if (ending) return;  // another worker is asked again
+      if (ending) {  // another worker is asked again
+        waiting_bytes -= bytes;
+        return;
+      }
       call->number = next++;
       call->request = fmt::format("nats-{}-{}", id, call->number);
-      if (!calls.emplace(call->reply, call).second) return;  // the same message twice
+      if (!calls.emplace(call->reply, call).second) {  // the same message twice
+        waiting_bytes -= bytes;
+        return;
+      }
       numbered.emplace(call->number, call);
     }
-    full = !workers->run([this, call] { serve(call); });
-    if (!full) return;
-    send_error(*call, op::OperationError(op::kOverloaded,
-                                         "too many calls wait for a thread of this worker; call again later"));
+    const bool waits = workers->run([this, call, bytes] {
+      waiting_bytes -= bytes;
+      serve(call);
+    });
+    if (waits) return;
+    waiting_bytes -= bytes;
+    send_error(*call, overloaded());
     forget(*call);
+  }
+
+  static op::OperationError overloaded() {
+    return {op::kOverloaded, "too many calls wait for a thread of this worker; call again later"};
+  }
+  static op::OperationError unauthenticated() {
+    return {"UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN"};
+  }
+
+  void refuse_unknown(RemoteCall& call) {
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      send_error(call, unauthenticated());
+    } catch (const Error&) {  // the connection is gone, and so is the caller
+    }
+    tell(call, "UNAUTHENTICATED", nullptr, begun);
   }
 
   void forget(const RemoteCall& call) {
@@ -172,8 +207,7 @@ struct NatsWorker::State {
     const op::Identity* identity = identity_of(call->message.header(wire::kAuthorization));
     const auto begun = std::chrono::steady_clock::now();
     try {
-      if (!identity)
-        throw op::OperationError("UNAUTHENTICATED", "a known token is needed: Authorization: Bearer TOKEN");
+      if (!identity) throw unauthenticated();
       run(call, *identity);
     } catch (const op::OperationError& error) {
       outcome = error.code();
@@ -190,11 +224,17 @@ struct NatsWorker::State {
     }
     forget(*call);
     free_what_was_kept(*call);
+    tell(*call, outcome, identity, begun);
+  }
+
+  // Counts a call, and writes its line.
+  void tell(const RemoteCall& call, const std::string& outcome, const op::Identity* identity,
+            std::chrono::steady_clock::time_point begun) {
     // Anybody may send to a subject of this worker, so a name that is no operation is neither counted nor written as it is.
-    const bool is_known = service.exchange.registry().find(call->operation, true) != nullptr;
-    if (is_known) statistics.add(call->operation, outcome != "ok", std::chrono::steady_clock::now() - begun, outcome);
+    const bool is_known = service.exchange.registry().find(call.operation, true) != nullptr;
+    if (is_known) statistics.add(call.operation, outcome != "ok", std::chrono::steady_clock::now() - begun, outcome);
     if (options.log)
-      options.log(fmt::format("{} {} {}", is_known ? call->operation : quote(call->operation, 80), outcome,
+      options.log(fmt::format("{} {} {}", is_known ? call.operation : quote(call.operation, 80), outcome,
                               identity ? identity->id : "-"));
   }
 

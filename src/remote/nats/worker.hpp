@@ -15,8 +15,9 @@ namespace weft::remote {
 struct NatsWorkerOptions {
   NatsOptions nats;
   std::string version = "0.0.0";
-  int threads_max = 64;            ///< calls that run at once
-  std::size_t waiting_max = 1024;  ///< calls that wait for a thread; more are OVERLOADED
+  int threads_max = 64;                                       ///< calls that run at once
+  std::size_t waiting_max = 1024;                             ///< calls that wait for a thread; more are OVERLOADED
+  std::uint64_t waiting_bytes_max = std::uint64_t{64} << 20;  ///< of the messages of these; more are OVERLOADED
   std::uint64_t message_bytes_max = std::uint64_t{1} << 30;
   std::uint64_t values_max = 1'000'000;
   std::chrono::milliseconds heartbeat = std::chrono::milliseconds(300);
