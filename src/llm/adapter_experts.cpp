@@ -50,7 +50,7 @@ std::map<std::string, Place> places_of(const ModelGraph& form) {
     places.emplace(std::string(without_prefix(name)), place);
   };
   for (const OpNode& node : form.nodes) {
-    if (node.op != OpType::experts) continue;
+    if (node.op != OpType::experts || node.integer("plain") != 0) continue;
     for (const Kind kind : {Kind::gates, Kind::ups, Kind::downs}) {
       const TensorDesc& tensor = matrices(form, node, kind);
       if (tensor.cut) continue;

@@ -15,6 +15,10 @@ std::string gated_convolution(GraphBuilder& b, const std::string& h) {
                   Bias::if_present);
 }
 
+std::string mlp_or_experts(GraphBuilder& b, const std::string& x) {
+  return b.has_experts() ? b.mixture(x) : b.gated_mlp(x, OpType::silu);
+}
+
 }  // namespace
 
 ModelGraph build_lfm2(const BuildInput& input) {
@@ -32,7 +36,7 @@ ModelGraph build_lfm2(const BuildInput& input) {
       mixed = b.attention(q, k, v, {.head_norms = 0.0});
     }
     x = b.binary("resid1", OpType::add, x, mixed);
-    x = b.binary("resid2", OpType::add, x, b.gated_mlp(b.rms_norm("norm2", x), OpType::silu));
+    x = b.binary("resid2", OpType::add, x, mlp_or_experts(b, b.rms_norm("norm2", x)));
   }
   b.set_layer(-1);
   return b.finish(b.rms_norm("final_norm", x));

@@ -272,7 +272,7 @@ std::string GraphBuilder::attention(std::string q, std::string k, const std::str
 std::string GraphBuilder::turned(std::string_view id, const std::string& x, Extent heads, RopePairs pairs, bool local) {
   return node(id, OpType::rope, {x}, shape_of(x),
               {{"heads", heads},
-               {"dims", config().rope_dims},
+               {"dims", local && config().rope_local_dims > 0 ? config().rope_local_dims : config().rope_dims},
                {"pairs", std::string(pairs == RopePairs::halves ? "halves" : "neighbours")},
                {"local", Extent{local}}});
 }

@@ -8,6 +8,10 @@ namespace weft::llm {
 std::string GraphBuilder::experts(const std::string& x, Extent width) {
   const ModelConfig& c = config();
   const std::vector<Dim> wide = {c.experts, width, c.hidden}, back = {c.experts, c.hidden, width};
+  if (c.experts_are_plain) {
+    const std::string ups = constant("ups.weight", wide);
+    return experts_of(x, {ups, ups, constant("downs.weight", back)});
+  }
   if (!c.from_gguf && has("gates.weight")) {  // a tensor for the gates of all experts, which has the ups behind each
     const auto half = [&](std::string_view name, Extent begin) {
       return part(name, wide,
@@ -74,6 +78,7 @@ std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::stri
                {"factor", c.routing.factor},
                {"on_input", Extent{c.routing.is_on_input}},
                {"alpha", c.swiglu_alpha},
+               {"plain", Extent{c.experts_are_plain}},
                {"limit", c.swiglu_limit}});
 }
 
@@ -99,6 +104,11 @@ std::string GraphBuilder::mixture(const std::string& x) {
   const ModelConfig& c = config();
   const std::string chosen = experts(x, c.expert_intermediate);
   if (c.shared_intermediate == 0) return chosen;
+  if (c.experts_are_plain) {
+    const std::string up = linear("shared_up", x, c.shared_intermediate);
+    return binary("mixture", OpType::add, chosen,
+                  linear("shared_down", unary("shared_act", OpType::relu2, up), c.hidden));
+  }
   std::string shared = named_mlp("shared", x, c.shared_intermediate, OpType::silu);
   if (has("shared_router.weight"))
     shared = binary("shared", OpType::mul_each, shared, unary("shared_share", OpType::sigmoid, shared_router(x)));

@@ -117,6 +117,7 @@ Json with_defaults(const Json& inner, const Json& usual_type) {
     all.update(inner);
     return all;
   }
+  if (type == "gemma4_text") return with_defaults_of_gemma4(inner);
   if (type == "gemma3n_text") return with_defaults_of_gemma3n(inner);
   if (type != "gemma3_text") return inner;
   Json all = {{"vocab_size", 262208},      {"hidden_size", 2304},
@@ -142,7 +143,8 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
         Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", has_head_norms}, Flag{"qk_layernorm", false}})
     if (keys.flag(key, known) != known && !(has_optional_norms && key == std::string_view("use_qk_norm")))
       keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
-  if (config.experts > 0 && !config.activation.empty() && config.activation != "silu")
+  const bool has_relu2 = config.experts_are_plain && config.activation == "relu2";
+  if (config.experts > 0 && !config.activation.empty() && config.activation != "silu" && !has_relu2)
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
 
@@ -152,9 +154,9 @@ void read_windows(const Keys& keys, ModelConfig& c) {
   const bool by_flag = c.architecture.starts_with("qwen") || c.architecture == "smollm3";
   const bool known = by_flag || c.architecture == "mistral" || c.architecture == "mixtral" ||
                      c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text" ||
-                     c.architecture == "gemma3n_text" || c.architecture == "ministral" ||
-                     c.architecture == "starcoder2" || c.architecture == "olmo3" || c.architecture == "cohere2" ||
-                     c.architecture == "exaone4" || c.architecture == "gpt_oss";
+                     c.architecture == "gemma3n_text" || c.architecture == "gemma4_text" ||
+                     c.architecture == "ministral" || c.architecture == "starcoder2" || c.architecture == "olmo3" ||
+                     c.architecture == "cohere2" || c.architecture == "exaone4" || c.architecture == "gpt_oss";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
     if (!types->is_array()) keys.fail("layer_types", "is not a list");
@@ -226,8 +228,9 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   // An absent key means the default of its class in transformers, which saves only keys that differ from the defaults.
   c.tied = keys.flag("tie_word_embeddings", keys.flag("tie_embedding", usual.tied));
   c.rope_base = keys.number({"rope_theta", "rotary_emb_base"}, usual.rope_base);
-  c.rope_local_base = keys.number({"rope_local_base_freq"},
-                                  c.architecture == "gemma3_text" || c.architecture == "gemma3n_text" ? 10000.0 : 0.0);
+  c.rope_local_base = keys.number(
+      {"rope_local_base_freq"},
+      c.architecture.starts_with("gemma") && c.architecture != "gemma" && c.architecture != "gemma2" ? 10000.0 : 0.0);
   c.rope_dims = c.alibi > 0 ? 0 : static_cast<Extent>(usual.turning_part * static_cast<double>(c.head_dim));
   read_factors(keys, usual, c);
   if (c.architecture == "granitemoehybrid" && keys.text({"position_embedding_type"}, "nope") != "rope") c.rope_dims = 0;
@@ -282,6 +285,7 @@ ModelConfig config_from_json(const Json& json, std::string source) {
   c.attention_soft_cap = keys.number({"attn_logit_softcapping"}, 0.0);
   c.logit_soft_cap = keys.number({"final_logit_softcapping"}, 0.0);
   if (c.architecture == "gemma3n_text") read_gemma3n(keys, c);
+  if (c.architecture == "gemma4_text") read_gemma4(keys, c);
   // Command R7B and EXAONE 4 know positions only where they see a window.
   if (c.architecture == "cohere2" || (c.architecture == "exaone4" && c.window > 0)) c.rope_layers = c.local_layers;
   read_experts(keys, c);
@@ -313,7 +317,7 @@ void check(const ModelConfig& c) {
         Size{"intermediate size", c.intermediate, 1 << 20}, Size{"context", c.context, kSizeMax}})
     require(value >= 1 && value <= max, fmt::format("the {} is {}, not from 1 to {}", name, value, max));
   require(c.heads % c.kv_heads == 0, fmt::format("{} heads are not a multiple of {} key heads", c.heads, c.kv_heads));
-  require(c.rope_dims >= 0 && c.rope_dims <= c.head_dim && c.rope_dims % 2 == 0,
+  require(c.rope_dims >= 0 && c.rope_dims <= std::max(c.head_dim, c.global_head_dim) && c.rope_dims % 2 == 0,
           fmt::format("{} channels have rotary positions; the number must be even and at most the head size {}",
                       c.rope_dims, c.head_dim));
   require(c.norm_eps > 0 && c.norm_eps < 1, fmt::format("the norms' epsilon is {}, not between 0 and 1", c.norm_eps));

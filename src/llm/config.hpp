@@ -106,6 +106,8 @@ struct ModelConfig {
   double rope_base = 10000;
   double rope_local_base = 0;  ///< of local layers, which then know no scaling; 0: they are like the others
   Extent rope_dims = 0;
+  Extent rope_local_dims = 0;  ///< of local layers; 0: as of the others
+  Extent rope_pairs = 0;       ///< of layers that are not local, only the first pairs turn; 0: all do
   RopeScaling rope_scaling;
   std::vector<bool> rope_layers;  ///< layers that turn; empty: all
   /// Rows of images have places in time, height and width: pairs that turn by each. Empty: one place for all pairs.
@@ -113,13 +115,16 @@ struct ModelConfig {
   bool rope_interleaved =
       false;  ///< the pairs of height and width are every third one; else sections lie behind each other
 
-  Extent window = 0;               ///< of local layers; 0: none
-  std::vector<bool> local_layers;  ///< empty: the family's rule
-  double query_scale = 0;          ///< attention's scale is query_scale^-1/2; 0: of head_dim
+  Extent global_head_dim = 0, global_kv_heads = 0;  ///< of layers that are not local; 0: as of the others
+  bool global_keys_are_values = false;              ///< these layers have one product for both
+  Extent window = 0;                                ///< of local layers; 0: none
+  std::vector<bool> local_layers;                   ///< empty: the family's rule
+  double query_scale = 0;                           ///< attention's scale is query_scale^-1/2; 0: of head_dim
   double attention_soft_cap = 0, logit_soft_cap = 0;
 
   Extent experts = 0, experts_per_token = 0;
   Extent expert_intermediate = 0, shared_intermediate = 0;  ///< of each expert, and of one that all tokens use
+  bool experts_are_plain = false;                           ///< they have no gates, and square what is above 0
   bool expert_weights_are_shares = true;                    ///< of a token's experts, and not of all
   Routing routing;
   std::vector<bool> expert_layers;            ///< layers with experts; empty: all
@@ -131,6 +136,7 @@ struct ModelConfig {
   Extent layer_input = 0;       ///< width of the inputs that each layer has of its own, from a table of tokens; 0: none
   Extent layer_vocabulary = 0;  ///< rows of that table; tokens behind them have the first row
   Extent table_rows = 0;        ///< of the table of embeddings in the file, where it has more than the vocabulary
+  bool wide_without_keys = false;  ///< layers without keys have MLPs of twice the width
   Extent layers_without_keys =
       0;  ///< the last ones, which read keys and values of the last layer of their kind before them
   /// a, b, beta and eps of OpType::xielu, for each layer; empty: files have tensors of them.

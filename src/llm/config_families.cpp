@@ -15,6 +15,7 @@ constexpr UsualKeys kUsual[] = {
     {.architecture = "gemma2", .tied = true},
     {.architecture = "gemma3_text", .rope_base = 1e6, .tied = true},
     {.architecture = "gemma3", .tied = true},
+    {.architecture = "gemma4_text", .rope_base = 1e6, .tied = true, .head_dim = 256},
     {.architecture = "gemma3n_text", .rope_base = 1e6, .tied = true, .head_dim = 256},
     {.architecture = "mamba", .norm_eps = 1e-5, .tied = true},
     {.architecture = "mamba2", .norm_eps = 1e-5},
@@ -55,6 +56,7 @@ constexpr UsualKeys kUsual[] = {
     {.architecture = "qwen3_next", .turning_part = 0.25, .head_dim = 256},
     {.architecture = "qwen3_5_text", .turning_part = 0.25, .head_dim = 256},
     {.architecture = "qwen3_5_moe_text", .turning_part = 0.25, .head_dim = 256},
+    {.architecture = "lfm2_moe", .rope_base = 1e6, .norm_eps = 1e-5, .tied = true},
     {.architecture = "lfm2", .rope_base = 1e6, .norm_eps = 1e-5, .tied = true},
 };
 
@@ -196,7 +198,8 @@ void read_experts(const Keys& keys, ModelConfig& c) {
   if (c.architecture == "minimax_m2") return read_minimax_experts(keys, c);
   if (c.architecture == "jamba") return read_jamba_experts(keys, c);
   if (c.architecture == "llama4_text") return read_llama4(keys, c);
-  if (c.architecture == "nemotron_h") return;  // no layer with experts
+  if (c.architecture == "nemotron_h") return read_nemotron_experts(keys, c);
+  if (c.architecture == "lfm2_moe") return read_lfm2_experts(keys, c);
   c.experts = keys.size({"num_local_experts", "num_experts"}, 0);
   c.experts_per_token = keys.size({"num_experts_per_tok", "experts_per_token"}, 0);
   c.expert_intermediate = keys.size({"moe_intermediate_size"}, c.intermediate);

@@ -32,10 +32,16 @@ void read_ernie_experts(const Keys& keys, ModelConfig& config);
 void read_hunyuan_experts(const Keys& keys, ModelConfig& config);
 void read_minimax_experts(const Keys& keys, ModelConfig& config);
 void read_jamba_experts(const Keys& keys, ModelConfig& config);
+/// Behind what `config` knows of the types of layers.
+void read_nemotron_experts(const Keys& keys, ModelConfig& config);
+void read_lfm2_experts(const Keys& keys, ModelConfig& config);
 /// Llama 4's chunks, queries that grow, and experts. Behind what `config` knows of layers that turn.
 void read_llama4(const Keys& keys, ModelConfig& config);
-/// What Gemma 3n's class has by default, which files leave out.
+/// What the classes of Gemma 3n and Gemma 4 have by default, which files leave out.
 Json with_defaults_of_gemma3n(const Json& given);
+Json with_defaults_of_gemma4(const Json& given);
+/// Gemma 4's layers of two kinds, inputs of layers, and layers without keys. Behind what `config` knows of windows.
+void read_gemma4(const Keys& keys, ModelConfig& config);
 /// Gemma 3n's states side by side, inputs of layers, and layers without keys. Behind what `config` knows of windows.
 void read_gemma3n(const Keys& keys, ModelConfig& config);
 /// The scale of scores of latent attention, which grows with the context: twice by 1 + growth ln(factor).

@@ -87,6 +87,60 @@ void read_gemma3n(const Keys& keys, ModelConfig& c) {
   }
 }
 
+Json with_defaults_of_gemma4(const Json& given) {
+  Json all = {{"vocab_size", 262144},      {"hidden_size", 2304},
+              {"intermediate_size", 9216}, {"num_hidden_layers", 30},
+              {"num_attention_heads", 8},  {"num_key_value_heads", 4},
+              {"head_dim", 256},           {"max_position_embeddings", 131072},
+              {"sliding_window", 512},     {"eos_token_id", 1}};
+  all.update(given);
+  if (all.value("use_bidirectional_attention", Json()) == "vision") all.erase("use_bidirectional_attention");
+  // Layers that see everything may have a configuration of their own, the same for all of them.
+  if (const auto own = all.find("per_layer_config"); own != all.end() && own->is_object() && !own->empty()) {
+    const Json first = own->begin().value();
+    const bool are_equal = std::all_of(own->begin(), own->end(), [&](const Json& each) { return each == first; });
+    if (are_equal && first.is_object()) {
+      all["global_head_dim"] = first.value("head_dim", all["head_dim"]);
+      all["num_global_key_value_heads"] = first.value("num_key_value_heads", all["num_key_value_heads"]);
+    }
+  } else if (!all.value("attention_k_eq_v", Json()).is_boolean() || !all["attention_k_eq_v"].get<bool>()) {
+    all.erase("num_global_key_value_heads");
+  }
+  // Their positions: only a share of the pairs turns, by the frequencies that all pairs would have.
+  Json& positions = all["rope_parameters"];
+  if (!positions.is_object())
+    positions = {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+                 {"full_attention",
+                  {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1000000.0}}}};
+  if (const auto full = positions.find("full_attention"); full != positions.end() && full->is_object())
+    if (full->value("rope_type", Json()) == "proportional") {
+      all["global_partial_rotary_factor"] = full->value("partial_rotary_factor", Json(1.0));
+      full->erase("partial_rotary_factor");
+      (*full)["rope_type"] = full->contains("factor") ? "linear" : "default";
+    }
+  return all;
+}
+
+void read_gemma4(const Keys& keys, ModelConfig& c) {
+  if (keys.flag("enable_moe_block", false))
+    keys.fail("enable_moe_block", "is true, and Weft runs Gemma 4 without experts");
+  every_nth_sees_all(c, 6);
+  if (!c.local_layers.empty()) c.local_layers.back() = false;
+  c.global_head_dim = keys.size({"global_head_dim"}, 512);
+  c.global_kv_heads = keys.size({"num_global_key_value_heads"}, c.kv_heads);
+  c.global_keys_are_values = keys.flag("attention_k_eq_v", false);
+  c.rope_dims = c.global_head_dim;
+  c.rope_local_dims = c.head_dim;
+  const double share = keys.number({"global_partial_rotary_factor"}, 1.0);
+  if (!(share > 0 && share <= 1))
+    keys.fail("partial_rotary_factor", fmt::format("is {}; it must be above 0, and at most 1", share));
+  c.rope_pairs = static_cast<Extent>(share * static_cast<double>(c.global_head_dim) / 2);
+  c.layer_input = keys.size({"hidden_size_per_layer_input"}, keys.is_null("hidden_size_per_layer_input") ? 0 : 256);
+  if (c.layer_input > 0) c.layer_vocabulary = keys.size({"vocab_size_per_layer_input"}, 262144);
+  c.layers_without_keys = keys.size({"num_kv_shared_layers"}, 0);
+  c.wide_without_keys = keys.flag("use_double_wide_mlp", false);
+}
+
 void read_gguf_gemma3n(const io::GgufMetadata& m, ModelConfig& c) {
   const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
   const auto size = [&](std::string_view name, Extent fallback) {
@@ -156,6 +210,12 @@ void check_gemma(const ModelConfig& c) {
   require(
       c.layers_without_keys >= 0 && c.layers_without_keys < c.layers,
       fmt::format("{} of {} layers read the keys of others; the first needs its own", c.layers_without_keys, c.layers));
+  require(c.global_head_dim == 0 || (c.global_head_dim % 2 == 0 && c.global_head_dim <= 1 << 12 &&
+                                     c.global_kv_heads >= 1 && c.heads % c.global_kv_heads == 0 && c.rope_pairs >= 1),
+          fmt::format(
+              "layers without a window have heads of {} channels, and {} heads of keys for {} of queries, which does "
+              "not fit",
+              c.global_head_dim, c.global_kv_heads, c.heads));
   const Streams& s = c.streams;
   require(s.count >= 0 && s.count <= 8 && (s.count == 0 || (s.active >= 0 && s.active < s.count)),
           fmt::format("state {} of {} is active; Weft takes 1 to 8", s.active, s.count));

@@ -29,7 +29,7 @@ class Family2025 {
           size("expert_shared_feed_forward_length", c_.intermediate) * size("expert_shared_count", 1);
     } else if (name == "minimax-m2") {
       c_.routing.is_sigmoid = true;
-    } else if (name == "jamba" || name == "granitehybrid" || name == "nemotron_h") {
+    } else if (name == "jamba" || name == "granitehybrid" || name.starts_with("nemotron_h")) {
       hybrid();
     } else if (name == "mistral3") {
       ministral3();
@@ -37,6 +37,8 @@ class Family2025 {
       apertus();
     } else if (name == "llama4") {
       llama4();
+    } else if (name == "lfm2moe") {
+      lfm2_experts();
     } else if (name == "gemma3n") {
       read_gguf_gemma3n(m_, c_);
     } else if (name == "qwen3next" || name == "qwen35" || name == "qwen35moe") {
@@ -102,9 +104,23 @@ class Family2025 {
     if (c_.architecture == "granitehybrid" && c_.experts > 0)
       c_.shared_intermediate = size("expert_shared_feed_forward_length", 0);
     if (c_.architecture == "jamba") c_.expert_weights_are_shares = false;
-    if (c_.architecture == "nemotron_h" && c_.experts > 0)
-      throw FileError(fmt::format("{}: {} is {}; Weft runs Nemotron-H without experts", c_.source, key("expert_count"),
-                                  c_.experts));
+    if (c_.architecture == "nemotron_h_moe") nemotron_experts();
+  }
+
+  void nemotron_experts() {
+    if (const Extent latent = size("moe_latent_size", 0); latent > 0)
+      throw FileError(
+          fmt::format("{}: {} is {}; Weft runs Nemotron-H whose experts read the states of tokens themselves",
+                      c_.source, key("moe_latent_size"), latent));
+    read_gguf_mixture(m_, c_);
+    c_.routing.is_sigmoid = c_.experts_are_plain = true;
+    c_.shared_intermediate = size("expert_shared_feed_forward_length", 0);
+    set_expert_layers(c_, c_.mlp_layers);
+  }
+
+  void lfm2_experts() {
+    read_gguf_mixture(m_, c_);
+    c_.routing.is_sigmoid = c_.expert_weights_are_shares = true;
   }
 
   void delta() {

@@ -10,7 +10,8 @@
 namespace weft::llm {
 namespace {
 
-constexpr std::string_view kHybrids[] = {"jamba", "granitehybrid", "falcon-h1", "nemotron_h"};
+constexpr std::string_view kHybrids[] = {"jamba",          "granitehybrid", "falcon-h1", "nemotron_h",
+                                         "nemotron_h_moe", "lfm2",          "lfm2moe"};
 
 /// A number for each layer; a single number is that of all.
 std::vector<Extent> of_layers(const io::GgufMetadata& m, const std::string& key, Extent layers) {
@@ -50,8 +51,12 @@ void read_gguf_hybrid(const io::GgufMetadata& m, ModelConfig& c) {
     return Extent{value};
   };
   StateSpace& s = c.state_space;
-  s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
-  (c.architecture == "jamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
+  if (c.architecture.starts_with("lfm2")) {  // short convolutions, which keep their last inputs alone
+    s = {.inner = c.hidden, .kernel = size("shortconv.l_cache")};
+  } else {
+    s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
+    (c.architecture == "jamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
+  }
   if (s.heads > 0) s.groups = m.get_or<std::int64_t>(key("ssm.group_count"), 1);
   const std::vector<Extent> keys = of_layers(m, key("attention.head_count_kv"), c.layers),
                             widths = of_layers(m, key("feed_forward_length"), c.layers);
@@ -60,7 +65,7 @@ void read_gguf_hybrid(const io::GgufMetadata& m, ModelConfig& c) {
   c.hybrid_factors.are_side_by_side = c.architecture == "falcon-h1";  // their factors are in the weights
   for (std::size_t i = 0; i < keys.size(); ++i) {
     s.layers.push_back(c.hybrid_factors.are_side_by_side || keys[i] == 0);
-    if (c.architecture == "nemotron_h") c.mlp_layers.push_back(widths[i] > 0);
+    if (c.architecture.starts_with("nemotron_h")) c.mlp_layers.push_back(widths[i] > 0);
   }
 }
 

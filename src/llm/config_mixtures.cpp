@@ -101,6 +101,35 @@ void read_llama4(const Keys& keys, ModelConfig& c) {
   set_expert_layers(c, std::move(with_experts));
 }
 
+void read_nemotron_experts(const Keys& keys, ModelConfig& c) {
+  const std::vector<bool> layers = c.expert_layers;
+  c.experts = keys.size({"n_routed_experts"}, 8);
+  c.experts_per_token = keys.size({"num_experts_per_tok"}, 2);
+  c.expert_intermediate = keys.size({"moe_intermediate_size"}, 7688);
+  c.shared_intermediate = keys.size({"moe_shared_expert_intermediate_size"}, 7688);
+  c.experts_are_plain = true;
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", true);
+  c.routing = {.is_sigmoid = true,
+               .groups = keys.size({"n_group"}, 1),
+               .groups_used = keys.size({"topk_group"}, 1),
+               .factor = keys.number({"routed_scaling_factor"}, 1.0)};
+  set_expert_layers(c, layers);
+  if (c.experts > 0 && keys.find({"moe_latent_size"}))
+    keys.fail("moe_latent_size", "is given; Weft runs Nemotron-H whose experts read the states of tokens themselves");
+}
+
+void read_lfm2_experts(const Keys& keys, ModelConfig& c) {
+  c.experts = keys.size({"num_experts"}, 32);
+  c.experts_per_token = keys.size({"num_experts_per_tok"}, 4);
+  c.expert_intermediate = keys.size({"moe_intermediate_size"}, 1792);
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", true);
+  c.routing = {.is_sigmoid = true, .factor = keys.number({"routed_scaling_factor"}, 1.0)};
+  const Extent first = keys.size({"num_dense_layers"}, 2);
+  std::vector<bool> with_experts;
+  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first);
+  set_expert_layers(c, std::move(with_experts));
+}
+
 void read_jamba_experts(const Keys& keys, ModelConfig& c) {
   c.experts = keys.size({"num_experts"}, 16);
   c.experts_per_token = keys.size({"num_experts_per_tok"}, 2);

@@ -93,13 +93,14 @@ void read_nemotron_h(const Keys& keys, ModelConfig& c) {
                              : (*types)[i].is_string() ? (*types)[i].get<std::string>()
                                                        : (*types)[i].dump();
     const bool is_state = type == "M" || type == "mamba" || type == "linear_attention",
-               is_mlp = type == "-" || type == "mlp";
+               has_experts = type == "E" || type == "moe", is_mlp = type == "-" || type == "mlp" || has_experts;
     if (!is_state && !is_mlp && type != "*" && type != "attention" && type != "full_attention")
       keys.fail("layers_block_type", fmt::format("has \"{}\"; Weft runs Nemotron-H of layers with states (mamba, M), "
-                                                 "attention (attention, *) and MLPs (mlp, -)",
+                                                 "attention (attention, *), MLPs (mlp, -) and experts (moe, E)",
                                                  type));
     s.layers.push_back(is_state);
     c.mlp_layers.push_back(is_mlp);
+    c.expert_layers.push_back(has_experts);
   }
 }
 
@@ -165,7 +166,7 @@ void read_state_space(const Keys& keys, ModelConfig& c) {
     s.inner = s.heads * keys.size({"linear_value_head_dim"}, 128);
     s.layers = layers_with_state(keys, c);
   }
-  if (type == "lfm2") {  // short convolutions, which keep their last inputs alone
+  if (type == "lfm2" || type == "lfm2_moe") {  // short convolutions, which keep their last inputs alone
     s.kernel = keys.size({"conv_L_cache"}, 3);
     s.inner = c.hidden;
     s.layers = layers_with_state(keys, c);
@@ -181,7 +182,7 @@ void check_state_space(const ModelConfig& c) {
   const bool second = s.heads > 0;
   require(s.inner >= 1 && s.inner <= Extent{1} << 20, fmt::format("the inner size of states is {}", s.inner));
   require(s.kernel >= 2 && s.kernel <= 64, fmt::format("the convolution sees {} inputs, not 2 to 64", s.kernel));
-  if (s.states == 0 && c.architecture == "lfm2") return;
+  if (s.states == 0 && c.architecture.starts_with("lfm2")) return;
   require(s.states >= 1 && s.states <= 4096, fmt::format("the number of states is {}, not from 1 to 4096", s.states));
   if (second) {
     require(s.inner % s.heads == 0, fmt::format("{} heads do not divide the inner size {}", s.heads, s.inner));

@@ -51,6 +51,14 @@ constexpr Architecture kArchitectures[] = {
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
     {"ministral3", "mistral3", "Ministral3ForCausalLM"},
     {"llama4_text", "llama4", "Llama4ForCausalLM"},
+    {"mamba", "mamba", "MambaForCausalLM"},
+    {"falcon_mamba", "mamba", "FalconMambaForCausalLM"},
+    {"mamba2", "mamba2", "Mamba2ForCausalLM"},
+    {"jamba", "jamba", "JambaForCausalLM"},
+    {"nemotron_h", "nemotron_h", "NemotronHForCausalLM"},
+    {"nemotron_h", "nemotron_h_moe", "NemotronHForCausalLM"},
+    {"lfm2", "lfm2", "Lfm2ForCausalLM"},
+    {"lfm2_moe", "lfm2moe", "Lfm2MoeForCausalLM"},
     {"bloom", "bloom", "BloomForCausalLM"},
     {"mpt", "mpt", "MptForCausalLM"},
     {"gpt_oss", "gpt-oss", "GptOssForCausalLM"},
@@ -174,12 +182,14 @@ double tidy(double value) {
 
 std::string architecture_elsewhere(const ModelConfig& c) {
   if (!c.from_gguf) {
+    if (c.architecture == "nemotron_h" && c.experts > 0) return "nemotron_h_moe";
     for (const Architecture& each : kArchitectures)
       if (each.hf == c.architecture || (each.hf == "gemma3_text" && c.architecture == "gemma3"))
         return std::string(each.gguf);
   } else {
     if (c.architecture == "llama" && c.experts > 0) return "mixtral";
     if (c.architecture == "llama" && c.window > 0) return "mistral";
+    if (c.architecture == "mamba" && c.state_space.part_eps > 0) return "falcon_mamba";
     if (c.architecture == "deepseek2") return c.routing.is_sigmoid ? "deepseek_v3" : "deepseek_v2";
     for (const Architecture& each : kArchitectures)
       if (each.gguf == c.architecture) return std::string(each.hf);
@@ -238,6 +248,10 @@ Json config_to_json(const ModelGraph& graph) {
                  {"attn_config", attention}});
     return json;
   }
+  if (c.state_space.inner > 0 && c.state_space.layers.empty()) {
+    add_states(json, graph, c);
+    return json;
+  }
   json.update({{"hidden_size", c.hidden},
                {"num_hidden_layers", c.layers},
                {"num_attention_heads", c.heads},
@@ -293,7 +307,9 @@ Json config_to_json(const ModelGraph& graph) {
   Json kinds = Json::array(), turns = Json::array();
   bool some_local = false;
   for (Extent i = 0; i < c.layers; ++i) {
-    const OpNode& attention = *node_of(graph, i, "attn");
+    const OpNode* found = node_of(graph, i, "attn");
+    if (!found) continue;  // the layer keeps a state
+    const OpNode& attention = *found;
     const bool local = attention.integer("window") > 0;
     some_local = some_local || local;
     kinds.push_back(attention.integer("chunk") > 0 ? "chunked_attention"
@@ -320,6 +336,7 @@ Json config_to_json(const ModelGraph& graph) {
     json["attn_logit_softcapping"] = c.attention_soft_cap > 0 ? Json(tidy(c.attention_soft_cap)) : Json();
     json["final_logit_softcapping"] = c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json();
   }
+  if (c.state_space.inner > 0) add_states(json, graph, c);
   if (c.rope_local_base > 0) json["rope_local_base_freq"] = tidy(c.rope_local_base);
   return json;
 }

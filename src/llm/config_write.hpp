@@ -26,6 +26,9 @@ Json config_to_json(const ModelGraph& graph);
 /// The keys of experts of GLM-4.5, ERNIE 4.5, Hunyuan, Llama 4 and MiniMax-M2, for the file that config.json describes.
 void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config);
 
+/// The keys of layers with states.
+void add_states(Json& json, const ModelGraph& graph, const ModelConfig& config);
+void add_states(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
 /// The keys of Gemma's later models.
 void add_gemma(Json& json, const ModelConfig& config);
 void add_gemma(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);

@@ -50,6 +50,8 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
     if (c.qkv_limit > 0) number("attention.clamp_kqv", c.qkv_limit);
     if (c.attention_scale > 0) number("attention.scale", c.attention_scale);
   }
+  if (c.state_space.inner > 0) add_states(out.metadata, architecture, c);
+  if (c.state_space.inner > 0 && c.state_space.layers.empty()) return out;  // the rest is of attention
   if (architecture == "gpt2" || c.alibi > 0) return out;
   if (c.latent.rank > 0) {
     // The cached rows are the keys of one head, and their first part the values.
@@ -72,7 +74,7 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
         out.zeros[fmt::format("blk.{}.attn_{}.weight", i, part)] = {c.kv_heads * c.head_dim, c.hidden};
       out.zeros[fmt::format("blk.{}.attn_k_norm.weight", i)] = {c.head_dim};
     }
-  size("rope.dimension_count", c.rope_dims);
+  if (c.rope_dims > 0) size("rope.dimension_count", c.rope_dims);
   number("rope.freq_base", c.rope_base);
   if (c.rope_local_base > 0) number("rope.freq_base_swa", c.rope_local_base);
   if (c.window > 0) size("attention.sliding_window", c.window);

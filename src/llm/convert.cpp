@@ -45,7 +45,7 @@ ModelGraph graph_elsewhere(const ModelGraph& graph, const ModelConfig& elsewhere
   for (const NameRow& row : names_of(family_of(elsewhere)))
     for (Extent layer = 0; layer < graph.config.layers; ++layer)
       if (graph.find(fmt::format(fmt::runtime(row.name), layer)))
-        keys.insert(key_of(row, elsewhere.from_gguf, layer, 0));
+        if (std::string key = key_of(row, elsewhere.from_gguf, layer, 0); !key.empty()) keys.insert(std::move(key));
   return build(elsewhere, [&](std::string_view key) { return keys.contains(key); });
 }
 
@@ -87,7 +87,8 @@ void require_same(const ModelGraph& from, const ModelGraph& to) {
       continue;
     }
     for (const auto& [key, value] : node.attributes) {
-      if ((key == "pairs" && products.contains(node.inputs[0])) || key == "weight_offset") continue;  // are converted
+      if ((key == "pairs" && products.contains(node.inputs[0])) || key == "weight_offset" || key == "log")
+        continue;  // are converted
       const Attribute& other = found->second->attributes.at(key);
       const double* number = std::get_if<double>(&value);
       if (number ? !near(*number, std::get<double>(other)) : value != other)
@@ -152,11 +153,6 @@ struct Conversion {
           fmt::format("models are converted to F32, F16 or BF16, not to {}; weft quantize makes that of a "
                       "GGUF file",
                       file_name_of(*options.type)));
-    if (config.state_space.inner > 0)
-      throw FileError(fmt::format(
-          "{}: models whose layers keep states are not converted between GGUF files and folders; the output's "
-          "ending .safetensors converts the tensors alone",
-          config.source));
     // The tower is written apart, and with it what joins it to the language model.
     sees = config;
     config.reads_images = config.sees_images_whole = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "llm/convert_values.hpp"
@@ -18,7 +19,7 @@ BlockType type_of(const Move& move, const ConvertOptions& options, bool to_gguf)
   // Experts in MXFP4 stay as they are: that is the type that they were trained in.
   if (to_gguf && !options.type && move.shape.rank() == 3 && type == BlockType::mxfp4) return BlockType::mxfp4;
   const bool is_vector = move.to_cut ? move.to_cut->file.rank() == 1 : move.shape.rank() == 1;
-  if (to_gguf && (is_vector || move.is_bias)) return BlockType::f32;
+  if (to_gguf && (is_vector || move.is_bias || move.is_exact)) return BlockType::f32;
   if (options.type) return *options.type;
   return type == BlockType::f16 || type == BlockType::bf16 ? *type : BlockType::f32;
 }
@@ -54,6 +55,9 @@ std::vector<float> values_of(const io::TensorSource& source, const Move& move, s
   }
   if (const double add = move.from_layout.offset - move.to_layout.offset; add != 0)
     for (float& value : values) value = static_cast<float>(value + add);
+  if (move.from_layout.is_log != move.to_layout.is_log)
+    for (float& value : values)
+      value = static_cast<float>(move.to_layout.is_log ? std::log(-double{value}) : -std::exp(double{value}));
   if (move.turns_rows())
     values = with_rows_turned(values, move.from_layout.heads, rope_dims,
                               move.shape.rank() > 1 ? static_cast<std::size_t>(move.shape[1]) : 1,
@@ -99,6 +103,8 @@ std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
   for (const OpNode& node : graph.nodes) {
     makers[node.output] = &node;
     if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
+    const bool is_scan = node.op == OpType::selective_scan || node.op == OpType::state_space_scan;
+    if (is_scan) layouts[node.inputs[2]].is_log = node.integer("log") != 0;
     if (node.op != OpType::rope) continue;
     const OpNode& maker = *makers.at(node.inputs[0]);
     if (maker.op != OpType::matmul) continue;  // `require_same` compares their pairs
@@ -127,6 +133,7 @@ std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const T
     move.to = target.keys;
     move.to_cut = target.cut;
     move.is_bias = target.name.ends_with(".bias");
+    move.is_exact = target.element == Element::f32;
     for (const Dim& dim : target.shape) move.shape.push_back(dim.value);
     move.from_transposed = origin.transposed;
     move.to_transposed = target.transposed;

@@ -20,6 +20,7 @@ struct Layout {
   double offset = 0;  // is added when the model runs
   Extent heads = 0;   // of rows that turn with the position
   bool neighbours = false;
+  bool is_log = false;  // of rates of states: r, where the scan takes -exp(r)
 };
 
 /// How a graph's kind of file writes its constants, by their names; those that are missing are written as they are.
@@ -35,6 +36,7 @@ struct Move {
   Layout from_layout, to_layout;
   BlockType type = BlockType::f32;
   bool is_bias = false;
+  bool is_exact = false;  // never rounded on the way to a GGUF file
 
   bool turns_rows() const { return from_layout.heads > 0 && from_layout.neighbours != to_layout.neighbours; }
 };

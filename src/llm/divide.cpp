@@ -42,7 +42,7 @@ std::vector<std::string> inputs_of(const ModelGraph& part) {
 std::vector<ModelGraph> divide(const ModelGraph& graph, std::span<const Extent> layers) {
   if (std::accumulate(layers.begin(), layers.end(), Extent{0}) != graph.config.layers)
     throw InternalError(fmt::format("model graph: parts that do not have {} layers together", graph.config.layers));
-  if (layers.size() > 1 && graph.config.layer_input > 0)
+  if (layers.size() > 1 && (graph.config.layer_input > 0 || graph.config.layers_without_keys > 0))
     throw UsageError(fmt::format(
         "{}: layers of {} read more than the results of the layer before them (inputs of their own, and keys "
         "of other layers), so the model is not divided between devices; name one device",

@@ -198,6 +198,9 @@ void Engine::make_positions(const LoadOptions& options) {
       sets.insert(sets.end(), rope.frequencies.begin(), rope.frequencies.end());
     }
     settings_.frequencies_shape = {static_cast<Extent>(lengths.size()), config.rope_dims / 2};
+    settings_.local_frequencies_shape = {
+        static_cast<Extent>(lengths.size()),
+        (config.rope_local_base > 0 && config.rope_local_dims > 0 ? config.rope_local_dims : config.rope_dims) / 2};
     return sets;
   };
   settings_.frequencies = table(false);

@@ -61,18 +61,23 @@ std::vector<NameRow> falcon_names() {
 }
 
 std::vector<NameRow> lfm2_names() {
-  return renamed({{"final_norm", "", "model.embedding_norm"},
-                  {"layer{}.norm1", "", "model.layers.{}.operator_norm"},
-                  {"layer{}.norm2", "", "model.layers.{}.ffn_norm"},
-                  {"layer{}.q_norm", "", "model.layers.{}.self_attn.q_layernorm"},
-                  {"layer{}.k_norm", "", "model.layers.{}.self_attn.k_layernorm"},
-                  {"layer{}.o", "", "model.layers.{}.self_attn.out_proj"},
-                  {"layer{}.conv_in", "", "model.layers.{}.conv.in_proj"},
-                  {"layer{}.conv", "", "model.layers.{}.conv.conv"},
-                  {"layer{}.conv_out", "", "model.layers.{}.conv.out_proj"},
-                  {"layer{}.gate", "", "model.layers.{}.feed_forward.w1"},
-                  {"layer{}.up", "", "model.layers.{}.feed_forward.w3"},
-                  {"layer{}.down", "", "model.layers.{}.feed_forward.w2"}});
+  std::vector<NameRow> parts =
+      renamed({{"final_norm", "token_embd_norm", "model.embedding_norm"},
+               {"layer{}.norm1", "blk.{}.attn_norm", "model.layers.{}.operator_norm"},
+               {"layer{}.norm2", "blk.{}.ffn_norm", "model.layers.{}.ffn_norm"},
+               {"layer{}.q_norm", "blk.{}.attn_q_norm", "model.layers.{}.self_attn.q_layernorm"},
+               {"layer{}.k_norm", "blk.{}.attn_k_norm", "model.layers.{}.self_attn.k_layernorm"},
+               {"layer{}.o", "blk.{}.attn_output", "model.layers.{}.self_attn.out_proj"},
+               {"layer{}.conv_in", "blk.{}.shortconv.in_proj", "model.layers.{}.conv.in_proj"},
+               {"layer{}.conv", "blk.{}.shortconv.conv", "model.layers.{}.conv.conv"},
+               {"layer{}.conv_out", "blk.{}.shortconv.out_proj", "model.layers.{}.conv.out_proj"},
+               {"layer{}.gate", "blk.{}.ffn_gate", "model.layers.{}.feed_forward.w1"},
+               {"layer{}.up", "blk.{}.ffn_up", "model.layers.{}.feed_forward.w3"},
+               {"layer{}.down", "blk.{}.ffn_down", "model.layers.{}.feed_forward.w2"}});
+  for (NameRow& row : parts)  // GGUF has no place for biases
+    if (row.name.ends_with(".bias")) row.gguf = "";
+  return joined(
+      parts, mixture_names("feed_forward.", "", {.correction = "expert_bias", .gate = "w1", .up = "w3", .down = "w2"}));
 }
 
 std::vector<NameRow> qwen_names() {
@@ -262,16 +267,27 @@ std::vector<NameRow> jamba_names() {
 
 /// A layer has a norm and a part, which all kinds of layers call by one name.
 std::vector<NameRow> nemotron_hybrid_names() {
-  return with_state_space(renamed({{"embed", "token_embd", "backbone.embeddings"},
-                                   {"final_norm", "output_norm", "backbone.norm_f"},
-                                   {"layer{}.norm1", "blk.{}.attn_norm", "backbone.layers.{}.norm"},
-                                   {"layer{}.q", "blk.{}.attn_q", "backbone.layers.{}.mixer.q_proj"},
-                                   {"layer{}.k", "blk.{}.attn_k", "backbone.layers.{}.mixer.k_proj"},
-                                   {"layer{}.v", "blk.{}.attn_v", "backbone.layers.{}.mixer.v_proj"},
-                                   {"layer{}.o", "blk.{}.attn_output", "backbone.layers.{}.mixer.o_proj"},
-                                   {"layer{}.up", "blk.{}.ffn_up", "backbone.layers.{}.mixer.up_proj"},
-                                   {"layer{}.down", "blk.{}.ffn_down", "backbone.layers.{}.mixer.down_proj"}}),
-                          "backbone.layers.{}.mixer.", true);
+  std::vector<NameRow> experts;
+  for (const auto& [name, gguf, hf] :
+       {NameRow{"router.weight", "ffn_gate_inp.weight", "gate.weight"},
+        NameRow{"router.correction", "exp_probs_b.bias", "gate.e_score_correction_bias"},
+        NameRow{"ups.weight", "ffn_up_exps.weight", "experts.{e}.up_proj.weight"},
+        NameRow{"downs.weight", "ffn_down_exps.weight", "experts.{e}.down_proj.weight"},
+        NameRow{"shared_up.weight", "ffn_up_shexp.weight", "shared_experts.up_proj.weight"},
+        NameRow{"shared_down.weight", "ffn_down_shexp.weight", "shared_experts.down_proj.weight"}})
+    experts.push_back({kept(fmt::format("layer{{}}.{}", name)), kept(fmt::format("blk.{{}}.{}", gguf)),
+                       kept("backbone.layers.{}.mixer." + std::string(hf))});
+  return with_state_space(
+      joined(experts, renamed({{"embed", "token_embd", "backbone.embeddings"},
+                               {"final_norm", "output_norm", "backbone.norm_f"},
+                               {"layer{}.norm1", "blk.{}.attn_norm", "backbone.layers.{}.norm"},
+                               {"layer{}.q", "blk.{}.attn_q", "backbone.layers.{}.mixer.q_proj"},
+                               {"layer{}.k", "blk.{}.attn_k", "backbone.layers.{}.mixer.k_proj"},
+                               {"layer{}.v", "blk.{}.attn_v", "backbone.layers.{}.mixer.v_proj"},
+                               {"layer{}.o", "blk.{}.attn_output", "backbone.layers.{}.mixer.o_proj"},
+                               {"layer{}.up", "blk.{}.ffn_up", "backbone.layers.{}.mixer.up_proj"},
+                               {"layer{}.down", "blk.{}.ffn_down", "backbone.layers.{}.mixer.down_proj"}})),
+      "backbone.layers.{}.mixer.", true);
 }
 
 const std::vector<Family>& table() {
@@ -322,6 +338,12 @@ const std::vector<Family>& table() {
       {"starcoder2", {"starcoder2"}, {"starcoder2"}, build_decoder, starcoder_names()},
       {"gemma", {"gemma"}, {"gemma"}, build_gemma, {}},
       {"gemma2", {"gemma2", "gemma3_text", "gemma3"}, {"gemma2", "gemma3"}, build_gemma, gemma_names()},
+      {"gemma4",
+       {"gemma4_text"},
+       {},
+       build_gemma4,
+       joined(joined(gemma_names(), layer_input_names()),
+              of_layers("", {{"layer_scale", "layer_output_scale.weight", "layer_scalar"}}))},
       {"gemma3n", {"gemma3n_text"}, {"gemma3n"}, build_gemma3n, gemma3n_names()},
       {"phi3",
        {"phi3"},
@@ -337,8 +359,12 @@ const std::vector<Family>& table() {
       {"mamba2", {"mamba2"}, {"mamba2"}, build_mamba, mamba_names(true)},
       {"bamba", {"bamba", "falcon_h1"}, {"falcon-h1"}, build_state_hybrid, bamba_names()},
       {"jamba", {"jamba"}, {"jamba"}, build_state_hybrid, jamba_names()},
-      {"nemotron-hybrid", {"nemotron_h"}, {"nemotron_h"}, build_state_hybrid, nemotron_hybrid_names()},
-      {"lfm2", {"lfm2"}, {}, build_lfm2, lfm2_names()},
+      {"nemotron-hybrid",
+       {"nemotron_h"},
+       {"nemotron_h", "nemotron_h_moe"},
+       build_state_hybrid,
+       nemotron_hybrid_names()},
+      {"lfm2", {"lfm2", "lfm2_moe"}, {"lfm2", "lfm2moe"}, build_lfm2, lfm2_names()},
       {"granite-hybrid", {"granitemoehybrid"}, {"granitehybrid"}, build_state_hybrid, granite_hybrid_names()},
   };
   return families;

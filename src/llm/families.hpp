@@ -42,6 +42,7 @@ ModelGraph build_llama4(const BuildInput& input);
 ModelGraph build_qwen(const BuildInput& input);
 ModelGraph build_qwen_next(const BuildInput& input);
 ModelGraph build_gemma(const BuildInput& input);
+ModelGraph build_gemma4(const BuildInput& input);
 ModelGraph build_gemma3n(const BuildInput& input);
 ModelGraph build_phi3(const BuildInput& input);
 ModelGraph build_gpt2(const BuildInput& input);

@@ -234,7 +234,8 @@ void ModelGraph::validate() const {
       }
       case OpType::mul_each: fit(x == y && shape_of(n.inputs[1]) == std::vector<Dim>{x[0], 1}); break;
       case OpType::mul:
-        fit(x == y && (shape_of(n.inputs[1]) == x || shape_of(n.inputs[1]) == std::vector<Dim>{x.back()}));
+        fit(x == y && (shape_of(n.inputs[1]) == x || shape_of(n.inputs[1]) == std::vector<Dim>{x.back()} ||
+                       shape_of(n.inputs[1]) == std::vector<Dim>{1}));
         break;
       case OpType::add: fit(x == y && (shape_of(n.inputs[1]) == x)); break;
       case OpType::experts: {

@@ -407,7 +407,7 @@ class Lowering {
     };
     return mixture(x, chosen,
                    {expert(2), expert(3), expert(4), change("gate_up_change"), change("down_change"),
-                    node.real("alpha"), node.real("limit"), node.integer("on_input") != 0},
+                    node.real("alpha"), node.real("limit"), node.integer("plain") != 0, node.integer("on_input") != 0},
                    context_.exact);
   }
 

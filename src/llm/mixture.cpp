@@ -50,6 +50,11 @@ Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, double alpha, double
   return g * elementwise("sigmoid", {g * alpha}) * (clamped(up, limit) + 1.0);
 }
 
+Tensor squared_above_zero(const Tensor& x) {
+  const Tensor positive = elementwise("relu", {x});
+  return positive * positive;
+}
+
 /// Products of rows with the matrices of their experts.
 class ExpertProducts {
  public:
@@ -148,13 +153,16 @@ ChosenExperts choose_experts(const Tensor& logits, const Tensor& correction, con
 Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeights& w, bool exact) {
   const auto mixed = [&](const ExpertProducts& times) {
     const Tensor rows = times.begun(x, w.are_inputs_weighted ? chosen.weights : Tensor());
-    Tensor gate = times(rows, w.gate), up = times(rows, w.up);
+    Tensor gate, up = times(rows, w.up);
+    if (!w.are_plain) gate = times(rows, w.gate);
     if (w.gate_up.a.defined()) {
       const Tensor change = times.changed(rows, w.gate_up);
       gate = gate + narrow(change, -1, 0, w.gate.rows);
       up = up + narrow(change, -1, w.gate.rows, w.up.rows);
     }
-    const Tensor inner = w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit) : swiglu(gate, up);
+    const Tensor inner = w.are_plain   ? squared_above_zero(up)
+                         : w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit)
+                                       : swiglu(gate, up);
     Tensor result = times(inner, w.down);
     if (w.down_change.a.defined()) result = result + narrow(times.changed(inner, w.down_change), -1, 0, w.down.rows);
     const Tensor outer = times.ended(result);

@@ -34,6 +34,7 @@ struct MixtureWeights {
   Expert gate, up, down;
   ExpertChange gate_up, down_change;  // of gates, and behind them ups, by one A
   double alpha = 0, limit = 0;        // of the gated unit, if alpha is positive (gpt-oss)
+  bool are_plain = false;             // down(max(up x, 0)^2), without gates (Nemotron-H)
   bool are_inputs_weighted = false;   // an expert sees x times its weight, and its result counts as it is (Llama 4)
 };
 /// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]; changes B A x are added to what the products give.

@@ -34,7 +34,8 @@ std::optional<Extent> short_positions(const ModelConfig& c) {
 RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
   local = local && c.rope_local_base > 0;
   RopeTable table;
-  const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(c.rope_dims);
+  const Extent width = local && c.rope_local_dims > 0 ? c.rope_local_dims : c.rope_dims;
+  const double base = local ? c.rope_local_base : c.rope_base, dims = static_cast<double>(width);
   const RopeScaling none;
   const RopeScaling& s = local ? none : c.rope_scaling;
   const auto original = static_cast<double>(original_context(c));
@@ -48,7 +49,7 @@ RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
   const double first = pair_of(s.beta_fast), last = pair_of(s.beta_slow);
   const double low = std::max(0.0, s.truncate ? std::floor(first) : first),
                high = std::min(dims - 1, s.truncate ? std::ceil(last) : last);
-  for (Extent i = 0; i < c.rope_dims / 2; ++i) {
+  for (Extent i = 0; i < width / 2; ++i) {
     double f = std::pow(base, -2.0 * static_cast<double>(i) / dims);
     switch (s.kind) {
       case RopeScaling::Kind::none: break;
@@ -73,6 +74,7 @@ RopeTable rope_table(const ModelConfig& c, Extent length, bool local) {
         if (!factors->empty()) f /= (*factors)[static_cast<std::size_t>(i)];
         break;
     }
+    if (!local && c.rope_pairs > 0 && i >= c.rope_pairs) f = 0;
     table.frequencies.push_back(f);
   }
   const auto grown = [&](double by) { return 0.1 * by * std::log(s.factor) + 1; };

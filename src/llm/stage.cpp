@@ -95,7 +95,7 @@ void Stage::load_adapters(std::span<const LowRank> changes) {
 void Stage::make_caches(const StageSettings& settings, bool is_planned) {
   settings_ = settings;
   frequencies_ = on_device(settings.frequencies, settings.frequencies_shape, device_);
-  local_frequencies_ = on_device(settings.local_frequencies, settings.frequencies_shape, device_);
+  local_frequencies_ = on_device(settings.local_frequencies, settings.local_frequencies_shape, device_);
   if (!settings.axes.empty()) axes_ = on_device(settings.axes, {3, settings.frequencies_shape[1]}, device_);
   // Uninitialised memory is fine: rows that no token was written to are never read.
   for (const TensorDesc& tensor : graph_.tensors) {

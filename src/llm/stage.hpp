@@ -52,7 +52,7 @@ struct StageSettings {
   bool has_states = false;
   bool has_two_factors = false;  // of longrope: the tokens of a pass say which they turn by
   std::vector<float> frequencies, local_frequencies;
-  Shape frequencies_shape{0, 0};
+  Shape frequencies_shape{0, 0}, local_frequencies_shape{0, 0};
   double magnitude = 1;
   std::vector<float> axes;  // as in LowerContext; empty: positions have one axis
   bool sees_images_whole = false;

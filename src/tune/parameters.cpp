@@ -47,7 +47,7 @@ std::vector<Choice> choices_of(const ModelGraph& graph) {
   for (const auto& [module, target] : llm::module_targets(graph)) modules.emplace(target.node, module);
   std::vector<Choice> choices;
   for (const OpNode& node : graph.nodes) {
-    if (node.op == llm::OpType::experts) {
+    if (node.op == llm::OpType::experts && node.integer("plain") == 0) {
       const auto add = [&](std::string id, std::string_view parameter) {
         choices.push_back({std::move(id), {"experts", fmt::format("experts.{}", parameter)}});
       };

@@ -61,7 +61,7 @@ struct Tuner::State {
     parameters = options.full ? full_parameters(*engine, options) : adapter_parameters(*engine, options);
     const auto& settings = engine->settings();
     frequencies = on_device(settings.frequencies, settings.frequencies_shape, device);
-    local_frequencies = on_device(settings.local_frequencies, settings.frequencies_shape, device);
+    local_frequencies = on_device(settings.local_frequencies, settings.local_frequencies_shape, device);
     if (!settings.axes.empty()) axes = on_device(settings.axes, {3, settings.frequencies_shape[1]}, device);
     steps.emplace(parameters->variables(), options, device,
                   [this](std::span<const Tensor> given, bool trains) { return measured(given, trains); });

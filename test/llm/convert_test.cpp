@@ -40,11 +40,25 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
   return largest;
 }
 
-constexpr std::string_view kWithStates = "models whose layers keep states are not converted";
 constexpr std::string_view kNotConverted = "does not convert them between GGUF files and folders";
 /// What GGUF has no keys for, or Weft does not convert, and the fact that the error names.
 const std::map<std::string, std::string_view> kRefused = {
     {"apertus", kNotConverted},
+    {"bamba", kNotConverted},
+    {"falcon-h1", kNotConverted},
+    {"falcon-h1-without-norm", kNotConverted},
+    {"falcon-mamba", "eps would be"},
+    {"granite-hybrid", kNotConverted},
+    {"granite-hybrid-rope", kNotConverted},
+    {"granite-moe-hybrid", kNotConverted},
+    {"lfm2-biases", "conv_in would be lost"},
+    {"lfm2-moe-plain-routing", "shares would be"},
+    {"mamba-biases", "ssm_in would be lost"},
+    {"mamba2-limits", "dt_most would be"},
+    {"qwen3-next", kNotConverted},
+    {"qwen3-next-some", kNotConverted},
+    {"qwen3.5", kNotConverted},
+    {"qwen3.5-moe", kNotConverted},
     {"llama4", "chunk would be"},
     {"ernie4_5-moe-some", "layer3_gate would be lost"},
     {"arcee", kNotConverted},
@@ -71,6 +85,8 @@ const std::map<std::string, std::string_view> kRefused = {
     {"smollm3-window", "window would be"},
     {"qwen2-window", "window would be"},
     {"qwen3-window", "window would be"},
+    {"gemma4", kNotConverted},
+    {"gemma4-keys-are-values", kNotConverted},
     {"gemma3n-two-states", "altup_scaled would be added"},
     {"gemma2", "scale would be"},
     {"gemma3", "scale would be"},
@@ -108,8 +124,9 @@ void check_there_and_back(const test::TransformersCase& c) {
   const auto tokens = some_tokens(30);
   const LoadOptions options{.context = c.json.at("context").get<Extent>()};
   const std::vector<float> logits = load(folder.path(), options).forward(tokens);
-  EXPECT_LT(largest_difference(load(gguf, options).forward(tokens), logits), 5e-6);
-  EXPECT_LT(largest_difference(load(back, options).forward(tokens), logits), 5e-6);
+  const double near = c.keeps_states() ? 2e-5 : 5e-6;  // rates of states are rounded on the way
+  EXPECT_LT(largest_difference(load(gguf, options).forward(tokens), logits), near);
+  EXPECT_LT(largest_difference(load(back, options).forward(tokens), logits), near);
   EXPECT_EQ(read_text_file(back / "tokenizer.json"), read_text_file(folder / "tokenizer.json"));
 
   const auto returned = io::TensorSource::open(back);
@@ -119,7 +136,11 @@ void check_there_and_back(const test::TransformersCase& c) {
     const io::SourceTensor& original = *originals.find(tensor.name);
     ASSERT_EQ(tensor.shape, original.shape);
     ASSERT_EQ(tensor.type_name, original.type_name);
-    // GGUF holds 1 + w of Gemma's norms, which rounds.
+    // GGUF holds 1 + w of Gemma's norms and -exp(w) of rates, which rounds.
+    if (tensor.name.ends_with("A_log")) {
+      EXPECT_LT(largest_difference(returned.read_f32(tensor.name), source.read_f32(original.name)), 2.5e-7);
+      continue;
+    }
     if (c.name.starts_with("gemma") && tensor.name.find("norm") != std::string::npos)
       EXPECT_LT(largest_difference(returned.read_f32(tensor.name), source.read_f32(original.name)), 1.2e-7);
     else
@@ -134,16 +155,16 @@ TEST(Convert, ModelsComeBackAsTheyWent) {
   for (const test::TransformersCase& c : test::transformers_cases()) {
     SCOPED_TRACE(c.name);
     const auto found = kRefused.find(c.name);
-    if (found == kRefused.end() && !c.keeps_states()) {
+    if (found == kRefused.end()) {
       check_there_and_back(c);
       continue;
     }
-    const std::string_view refused = found == kRefused.end() ? kWithStates : found->second;
+    const std::string_view refused = found->second;
     const TemporaryFolder folder;
     test::put(c.model(), folder);
     const auto source = io::TensorSource::open(folder.path());
     const std::string message = message_of<FileError>([&] { convert_to_gguf(source, folder / "model.gguf"); });
-    if (refused != kWithStates && refused != kNotConverted) {
+    if (refused != kNotConverted) {
       EXPECT_NE(message.find("a GGUF file cannot express this model"), std::string::npos) << message;
     }
     EXPECT_NE(message.find(refused), std::string::npos) << message;

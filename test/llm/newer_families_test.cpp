@@ -16,10 +16,10 @@ namespace {
 using test::message_of;
 using test::TemporaryFolder;
 
-const char* const kNewer[] = {"qwen3-next",   "qwen3.5",       "qwen3.5-moe",  "glm4-moe",
-                              "ernie4_5-moe", "hunyuan-dense", "hunyuan-moe",  "falcon-h1",
-                              "nemotron-h",   "jamba",         "falcon-mamba", "granite-moe-hybrid",
-                              "minimax-m2",   "apertus",       "ministral3",   "llama4"};
+const char* const kNewer[] = {
+    "qwen3-next", "qwen3.5",    "qwen3.5-moe", "glm4-moe",     "ernie4_5-moe",       "hunyuan-dense", "hunyuan-moe",
+    "falcon-h1",  "nemotron-h", "jamba",       "falcon-mamba", "granite-moe-hybrid", "minimax-m2",    "apertus",
+    "ministral3", "llama4",     "gemma3n",     "lfm2-moe",     "nemotron-h-moe",     "gemma4"};
 
 std::vector<std::int32_t> text_of(std::size_t count, std::size_t step) {
   std::vector<std::int32_t> tokens;
@@ -166,8 +166,12 @@ TEST(NewerFamilies, BadSettingsAreRefused) {
       {"jamba", {{"attn_layer_period", 0}}, "attn_layer_period is 0; it must be above 0"},
       {"jamba", {{"expert_layer_period", 0}}, "expert_layer_period is 0; it must be above 0"},
       {"nemotron-h",
-       {{"layers_block_type", {"mamba", "moe", "attention", "mlp", "mamba"}}},
-       "has \"moe\"; Weft runs Nemotron-H of layers"},
+       {{"layers_block_type", {"mamba", "gru", "attention", "mlp", "mamba"}}},
+       "has \"gru\"; Weft runs Nemotron-H of layers"},
+      {"nemotron-h-moe", {{"moe_latent_size", 16}}, "moe_latent_size is given; Weft runs Nemotron-H whose experts"},
+      {"nemotron-h-moe", {{"n_group", 4}}, "3 experts of a token are chosen in 2 of 4 groups of 6 experts"},
+      {"gemma4", {{"enable_moe_block", true}}, "enable_moe_block is true, and Weft runs Gemma 4 without experts"},
+      {"lfm2-moe", {{"num_experts_per_tok", 6}}, "6 of 5 experts take part"},
       {"falcon-h1", {{"ssm_multipliers", {1.0, 2.0}}}, "ssm_multipliers is not a list of 5 numbers"},
       {"apertus", {{"hidden_act", "silu"}}, "hidden_act is \"silu\", and Weft runs Apertus with xielu"},
       {"llama4", {{"moe_layers", {1, 7}}}, "moe_layers names the layer 7 of 4"},

@@ -283,12 +283,12 @@ TEST(State, GgufFilesGiveTheSameLogits) {
   }
 }
 
-TEST(State, ModelsWithStatesAreNotConvertedToTheOtherKindOfFile) {
+TEST(State, ModelsThatGgufCannotExpressAreNotConverted) {
   const TemporaryFolder folder;
   test::put(test::transformers_case("bamba").model(), folder);
   EXPECT_NE(message_of<FileError>([&] {
               convert_to_gguf(io::TensorSource::open(folder.path()), folder / "out.gguf");
-            }).find("models whose layers keep states are not converted"),
+            }).find("does not convert them between GGUF files and folders"),
             std::string::npos);
 }
 

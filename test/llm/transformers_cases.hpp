@@ -28,7 +28,7 @@ struct TransformersCase {
     for (const auto& [key, extents] : json.at("tensors").items()) {
       const Shape shape(extents.get<std::vector<Extent>>());
       const bool vector = shape.rank() < 2, bias = key.ends_with(".bias"),
-                 unit = !name.starts_with("gemma") || name.starts_with("gemma3n");
+                 unit = !name.starts_with("gemma") || name.starts_with("gemma3n") || name.starts_with("gemma4");
       tiny.tensors[key] = vector
                               ? random_values(key, shape, 0.3, bias || !unit ? 0 : 1)
                               : random_values(key, shape, bias ? 0.3 : 1.7 / std::sqrt(static_cast<double>(shape[1])));

@@ -38,6 +38,8 @@ MULTIPLIERS = dict(embedding_multiplier=1.5, lm_head_multiplier=0.7, mlp_multipl
 STREAMS = dict(tie_word_embeddings=True, sliding_window=6, hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCABULARY,
                laurel_rank=64)
 
+TWO_KINDS = dict(head_dim=8, global_head_dim=16, sliding_window=6, tie_word_embeddings=True)
+
 # name, class, what differs from BASE; "context" and "tokens" are not the config's.
 CASES = [
     ("llama", "Llama", {}),
@@ -74,6 +76,10 @@ CASES = [
                                 "num_kv_shared_layers": 3, "activation_sparsity_pattern": [0.9, 0.0, 0.8, 0.0, 0.9, 0.0]}),
     ("gemma3n-two-states", "Gemma3nText", {"num_hidden_layers": 5, "head_dim": 8, **STREAMS, "num_kv_shared_layers": 0, "altup_num_inputs": 2, "vocab_size_per_layer_input": 40,
                                            "altup_correct_scale": False, "activation_sparsity_pattern": None, "laurel_rank": 5}),
+    ("gemma4", "Gemma4Text", {"num_hidden_layers": 5, **TWO_KINDS, "layer_types": ["full_attention", "sliding_attention"] * 2 + ["full_attention"],
+                              "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCABULARY}),
+    ("gemma4-keys-are-values", "Gemma4Text", {"num_hidden_layers": 6, **TWO_KINDS, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                                              "hidden_size_per_layer_input": 0, "final_logit_softcapping": 5.0}),
     ("phi3", "Phi3", {"sliding_window": None}),
     ("phi3-window", "Phi3", {"sliding_window": 6, "rope_parameters": {
         "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
@@ -208,6 +214,14 @@ CASES = [
     ("nemotron-h", "NemotronH", {"num_hidden_layers": 5, "layers_block_type": ["mamba", "mlp", "attention", "mlp", "mamba"],
                                  "head_dim": 16, "ssm_state_size": 8, "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2,
                                  "chunk_size": 8}),
+    ("nemotron-h-moe", "NemotronH", {"num_hidden_layers": 5, "layers_block_type": ["mamba", "moe", "attention", "moe", "mlp"],
+                                     "head_dim": 16, "ssm_state_size": 8, "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2,
+                                     "chunk_size": 8, "n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_group": 3,
+                                     "topk_group": 2, "moe_shared_expert_intermediate_size": 40, "routed_scaling_factor": 2.5}),
+    ("lfm2-moe", "Lfm2Moe", {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"], "num_experts": 5,
+                             "num_experts_per_tok": 2, "moe_intermediate_size": 24, "num_dense_layers": 1, "tie_word_embeddings": True}),
+    ("lfm2-moe-plain-routing", "Lfm2Moe", {"layer_types": ["full_attention", "conv", "conv"], "num_experts": 4, "num_experts_per_tok": 2,
+                                           "moe_intermediate_size": 24, "num_dense_layers": 0, "use_expert_bias": False, "norm_topk_prob": False}),
     ("jamba", "Jamba", {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2,
                         "expert_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 8, "mamba_dt_rank": 4,
                         "use_mamba_kernels": False}),
@@ -254,7 +268,7 @@ def random_values(name, shape, unit_norms):
 
 def has_unit_norms(name):
     """Norms of Gemma's earlier models have weights around 0."""
-    return not name.startswith("gemma") or name.startswith("gemma3n")
+    return not name.startswith("gemma") or name.startswith(("gemma3n", "gemma4"))
 
 
 class Doubles:
