@@ -1,5 +1,5 @@
 // Text encoders: models that see a text in both directions, such as BERT. They embed texts (sentence-transformers), order
-// documents by a question (cross-encoders), name the class of a text or of its tokens, and fill masks.
+// documents by a question (cross-encoders), name the class of a text or of its tokens, fill masks, and find answers in texts.
 //
 //   auto model = encoder::load("bge-small-en-v1.5");
 //   Tensor rows = model.embed({"The whale was white.", "Der Wal war weiß."});  // f32 [2, 384]
@@ -26,7 +26,7 @@ struct ModelState;
 }
 
 /// What the head of a model is for. Every model embeds texts too.
-enum class Task : std::uint8_t { embed, classify, label_tokens, fill_masks };
+enum class Task : std::uint8_t { embed, classify, label_tokens, fill_masks, answer };
 std::string_view name_of(Task task);
 
 struct LoadOptions {
@@ -79,6 +79,20 @@ struct Fill {
   double probability = 0;
 };
 
+struct AnswerOptions {
+  std::size_t count = 1;     ///< the best ones
+  Extent longest = 15;       ///< most tokens of an answer
+  Extent window = 384;       ///< most tokens of a question with a part of the text, if the model reads as many
+  Extent stride = 128;       ///< tokens of the text that neighbouring windows share
+  bool may_be_none = false;  ///< that the text does not answer the question is an answer too, an empty one
+};
+/// A part of a text that answers a question.
+struct Answer {
+  std::string text;
+  std::size_t begin = 0, end = 0;  ///< its place, in bytes
+  double probability = 0;
+};
+
 /// A text encoder on its device. A cheap handle; one thread at a time.
 class Model {
  public:
@@ -118,6 +132,13 @@ class Model {
   /// For each mask token in a text ("[MASK]", see `mask()`) the most probable tokens, in order. Errors: UsageError for a model
   /// without such a head, and a text without a mask.
   std::vector<std::vector<Fill>> fill_masks(std::string_view text, std::size_t count = 5) const;
+  /// The parts of a text that most probably answer a question, in order, each once. A text that is too long is read in windows. With s and e
+  /// the softmax of the scores of first and last tokens over a window's part of the text and the first token of all, an answer from
+  /// token i to j has s_i e_j; that there is none has the smallest s_0 e_0 of all windows. Answers are widened to whole words.
+  /// Errors: UsageError for a model without such a head, an empty text, a question that leaves no room for the text, and a stride that
+  /// is as long as the room.
+  std::vector<Answer> answer(std::string_view question, std::string_view text, const AnswerOptions& options = {}) const;
+
   const std::string& mask() const;  ///< how a mask is written; empty: the tokenizer has none
 
   Task task() const;

@@ -78,6 +78,15 @@ void bind_encoder(nb::module_& m) {
              }
              return masks;
            })
+      .def("answer",
+           [](const Model& self, const std::string& question, const std::string& text, std::size_t count,
+              Extent longest, Extent window, Extent stride, bool may_be_none) {
+             const encoder::AnswerOptions how{count, longest, window, stride, may_be_none};
+             nb::list list;
+             for (const encoder::Answer& each : without_gil([&] { return self.answer(question, text, how); }))
+               list.append(nb::make_tuple(each.text, each.begin, each.end, each.probability));
+             return list;
+           })
       .def("encode", [](const Model& self, const std::string& text) { return self.encode(text); })
       .def("mask", &Model::mask)
       .def("task", [](const Model& self) { return std::string(encoder::name_of(self.task())); })

@@ -92,6 +92,12 @@ class Encoders(unittest.TestCase):
         case, model = self.load("bert-masks")
         fills = model.fill_masks(case["masked"], 3)
         self.assertEqual([[fill.token for fill in row] for row in fills], [list(np.argsort(-np.array(row))[:3]) for row in case["logits"]])
+        case, model = self.load("bert-answers")
+        wanted = case["answers"]
+        answers = model.answer(wanted["question"], wanted["text"], 5, longest=wanted["longest"], window=wanted["window"], stride=wanted["stride"])
+        self.assertEqual([(a.text, a.begin, a.end) for a in answers], [(b["text"], b["begin"], b["end"]) for b in wanted["best"]])
+        np.testing.assert_allclose([a.probability for a in answers], [b["probability"] for b in wanted["best"]], atol=2e-5)
+        self.assertEqual(sum(a.text == "" for a in model.answer("w9", "w30 w31", 50, may_be_none=True)), 1)
         with self.assertRaisesRegex(weft.UsageError, "no head"):
             model.classify("w9")
         with self.assertRaises(weft.FileError):

@@ -19,7 +19,7 @@ from ._types import DeviceLike
 from ._weft import Tensor
 from .io import Path
 
-__all__ = ["Entity", "Fill", "Label", "Model", "Ranked", "TokenLabel", "load"]
+__all__ = ["Answer", "Entity", "Fill", "Label", "Model", "Ranked", "TokenLabel", "load"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,16 @@ class Fill:
     probability: float
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A part of a text that answers a question, with its place in the text's UTF-8; an empty one says that there is none."""
+
+    text: str
+    begin: int
+    end: int
+    probability: float
+
+
 class Model:
     """A text encoder on its device. One thread at a time."""
 
@@ -108,13 +118,20 @@ class Model:
         """For each mask in the text the most probable tokens."""
         return [[Fill(token, piece.decode("utf-8", "replace"), p) for token, piece, p in fills] for fills in self._native.fill_masks(text, count)]
 
+    def answer(
+        self, question: str, text: str, count: int = 1, *, longest: int = 15, window: int = 384, stride: int = 128, may_be_none: bool = False
+    ) -> list[Answer]:
+        """The parts of a text that most probably answer a question, in order. `longest`: most tokens of an answer. A text that is too long is
+        read in windows of so many tokens, question included, that share `stride` tokens of it."""
+        return [Answer(*each) for each in self._native.answer(question, text, count, longest, window, stride, may_be_none)]
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text, with those that the model expects around it."""
         return self._native.encode(text)
 
     @property
     def task(self) -> str:
-        """What the head is for: "embed texts", "classify texts", "label tokens" or "fill masks"."""
+        """What the head is for: "embed texts", "classify texts", "label tokens", "fill masks" or "find answers"."""
         return str(self._native.task())
 
     @property

@@ -12,7 +12,9 @@ constexpr const char* kCount = R"("count": {"type": "integer", "minimum": 1, "ma
 constexpr const char* kCut =
     R"("cut": {"type": "boolean", "default": false, "description": "cut texts that have more tokens than the model reads"})";
 
-encoder::Model load_encoder(const std::filesystem::path& path) { return encoder::load(path); }
+encoder::Model load_encoder(const std::filesystem::path& path, const Value& input) {
+  return encoder::load(path, {.precision = dtype_from_name(input["precision"].string()).value()});
+}
 
 Value describe_encoder(const encoder::Model& model) {
   Value::Array classes, prompts;
@@ -36,7 +38,7 @@ encoder::TooLong too_long(const Value& in) {
 void add_encoder_operations(Registry& registry, const CatalogueOptions& options) {
   const SenseFamily<encoder::Model> family(registry, "encoder", "ENCODER");
   family.add_common("Loads a folder of BERT or another text encoder, or a GGUF file.", options, load_encoder,
-                    describe_encoder);
+                    describe_encoder, R"(, "precision": {"enum": ["f32", "f16", "bf16"], "default": "f32"})");
   family.add(
       "embed", Kind::query, "A row for each text, f32 [texts, width].",
       fmt::format(R"({}, {}, "prompt": {{"type": "string", "description": "one of the model's prompts, such as query"}},
@@ -104,6 +106,24 @@ void add_encoder_operations(Registry& registry, const CatalogueOptions& options)
         return use(call, [&](const encoder::Model& model) {
           return Value::object({{"masks", to_value(model.fill_masks(
                                               in["text"].string(), static_cast<std::size_t>(in["count"].integer())))}});
+        });
+      });
+  family.add(
+      "answer", Kind::query, "The parts of a text that most probably answer a question, in order.",
+      R"("question": {"type": "string"}, "text": {"type": "string"}, "count": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 1},
+               "longest": {"type": "integer", "minimum": 1, "maximum": 512, "default": 15, "description": "most tokens of an answer"},
+               "may_be_none": {"type": "boolean", "default": false, "description": "an empty answer says that there is none"})",
+      R"(, "question", "text")",
+      R"({"type": "object", "required": ["answers"], "properties": {"answers": {"type": "array", "items": {"type": "object",
+               "required": ["text", "begin", "end", "probability"]}}}})",
+      "run", [use = family.use()](Context& call) {
+        const Value& in = call.input();
+        const encoder::AnswerOptions how{.count = static_cast<std::size_t>(in["count"].integer()),
+                                         .longest = in["longest"].integer(),
+                                         .may_be_none = in["may_be_none"].boolean()};
+        return use(call, [&](const encoder::Model& model) {
+          return Value::object(
+              {{"answers", to_value(model.answer(in["question"].string(), in["text"].string(), how))}});
         });
       });
 }

@@ -21,5 +21,9 @@ Value to_value(const encoder::Entity& entity) {
 Value to_value(const encoder::Fill& fill) {
   return Value::object({{"token", fill.token}, {"text", fill.text}, {"probability", fill.probability}});
 }
+Value to_value(const encoder::Answer& answer) {
+  return Value::object(
+      {{"text", answer.text}, {"begin", answer.begin}, {"end", answer.end}, {"probability", answer.probability}});
+}
 
 }  // namespace weft::operations

@@ -17,6 +17,9 @@ Value to_value(const encoder::Entity& entity);
 /// {"token", "text", "probability"}.
 Value to_value(const encoder::Fill& fill);
 
+/// {"text", "begin", "end", "probability"}.
+Value to_value(const encoder::Answer& answer);
+
 /// A list of the values of each.
 template <class T>
 Value to_value(const std::vector<T>& all) {

@@ -50,16 +50,22 @@ struct SenseFamily {
     registry.add(std::move(s), [run = std::move(run)](Context& call) { return with_codes([&] { return run(call); }); });
   }
 
-  /// load, list, describe and unload.
   void add_common(const char* what, const CatalogueOptions& options, Model (*load)(const std::filesystem::path&),
                   Value (*describe)(const Model&)) const {
+    add_common(
+        what, options, [load](const std::filesystem::path& path, const Value&) { return load(path); }, describe);
+  }
+  /// load, list, describe and unload. `more` are properties of load's input beside the path; `load` gets the input.
+  void add_common(const char* what, const CatalogueOptions& options,
+                  std::function<Model(const std::filesystem::path&, const Value& input)> load,
+                  Value (*describe)(const Model&), const std::string& more = "") const {
     constexpr const char* kNothing = R"({"type": "object", "maxProperties": 0})";
-    add("load", Kind::mutation, what, R"("path": {"type": "string"})", R"(, "path")", "true", "load",
+    add("load", Kind::mutation, what, R"("path": {"type": "string"})" + more, R"(, "path")", "true", "load",
         [models = models, options, load, describe](Context& call) {
           const std::string &name = call.input("model").string(), &path = call.input("path").string();
           require_right(call, "weights", path, "read");
           models->check_free(name);
-          Model model = load(allowed_path(options, path, false));
+          Model model = load(allowed_path(options, path, false), call.input());
           Value answer = describe(model);
           models->add(name, std::move(model));
           return answer;

@@ -11,6 +11,7 @@ std::span<const Command> commands() {
       {"describe", "Models", "say what is in an image, by a language model that sees", set_up_describe},
       {"embed", "Models", "compare texts, or images with texts, by their embeddings", set_up_embed},
       {"rerank", "Models", "order documents by how well they answer a query", set_up_rerank},
+      {"answer", "Models", "find the part of a text that answers a question", set_up_answer},
       {"classify", "Models", "name the class of a text or of its words, or fill its masks", set_up_classify},
       {"serve", "Models", "serve a language model over HTTP, by the API of OpenAI", set_up_serve},
       {"transcribe", "Models", "write down speech: weft transcribe MODEL FILE.wav", set_up_transcribe},

@@ -47,6 +47,7 @@ void set_up_chat(CLI::App& app, Action& action);
 void set_up_describe(CLI::App& app, Action& action);
 void set_up_embed(CLI::App& app, Action& action);
 void set_up_rerank(CLI::App& app, Action& action);
+void set_up_answer(CLI::App& app, Action& action);
 void set_up_classify(CLI::App& app, Action& action);
 void set_up_serve(CLI::App& app, Action& action);
 void set_up_transcribe(CLI::App& app, Action& action);

@@ -1,4 +1,4 @@
-// weft rerank, weft classify
+// weft rerank, weft answer, weft classify
 #include <fmt/format.h>
 
 #include <memory>
@@ -23,6 +23,8 @@ struct EncoderRequest {
   std::filesystem::path lines;
   std::size_t count = 0;
   bool json = false, cut = false;
+  std::filesystem::path file;  // of answer
+  encoder::AnswerOptions answer;
 };
 
 encoder::Model load_encoder(const EncoderRequest& request) {
@@ -45,6 +47,24 @@ int rerank(const EncoderRequest& request) {
                       {"text", documents[each.index]}});
     else
       put_foreign(fmt::format("{:8.4f}  {}\n", each.score, documents[each.index]));
+  }
+  if (request.json) put_json(json);
+  return kOk;
+}
+
+int answer(const EncoderRequest& request) {
+  require_utf8_text(request.text, "the question");
+  if (request.file.empty() == request.pair.empty())
+    throw UsageError("weft answer: give the text to read with --text, or its file with --file; not both");
+  const std::string text = request.file.empty() ? request.pair : read_text(request.file, std::uint64_t{64} << 20);
+  require_utf8_text(text, "the text");
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const encoder::Answer& each : load_encoder(request).answer(request.text, text, request.answer)) {
+    if (request.json)
+      json.push_back(
+          {{"text", each.text}, {"begin", each.begin}, {"end", each.end}, {"probability", each.probability}});
+    else
+      put_foreign(fmt::format("{:6.2f} %  {}\n", 100 * each.probability, each.text.empty() ? "(none)" : each.text));
   }
   if (request.json) put_json(json);
   return kOk;
@@ -111,6 +131,7 @@ int classify(const EncoderRequest& request) {
     case encoder::Task::classify: return classify_text(request, model);
     case encoder::Task::label_tokens: return label_words(request, model);
     case encoder::Task::fill_masks: return fill_masks(request, model);
+    case encoder::Task::answer: throw UsageError("weft classify: the model finds answers; see weft answer");
     case encoder::Task::embed: break;
   }
   throw UsageError(
@@ -137,6 +158,30 @@ void set_up_rerank(CLI::App& app, Action& action) {
   app.add_option("--count", r.count, "the best ones alone; 0: all")->capture_default_str();
   add_common(app, r);
   app.callback([&action, request] { action = [request] { return rerank(*request); }; });
+}
+
+void set_up_answer(CLI::App& app, Action& action) {
+  auto request = std::make_shared<EncoderRequest>();
+  EncoderRequest& r = *request;
+  app.add_option("model", r.model.path, std::string("folder of a text encoder for answers") + kOrName)->required();
+  app.add_option("question", r.text, "what the text should answer")->required();
+  app.add_option("--text", r.pair, "the text");
+  app.add_option("--file", r.file, "file of the text; - for standard input");
+  app.add_option("--count", r.answer.count, "answers, the best ones")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--none", r.answer.may_be_none, "that the text has no answer is an answer too");
+  app.add_option("--longest", r.answer.longest, "most tokens of an answer")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--window", r.answer.window, "most tokens of the question with a part of the text")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--stride", r.answer.stride, "tokens that neighbouring parts share")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  add_common(app, r);
+  app.callback([&action, request] { action = [request] { return answer(*request); }; });
 }
 
 void set_up_classify(CLI::App& app, Action& action) {

@@ -47,6 +47,8 @@ EncoderConfig read_config(const io::GgufMetadata& metadata, const std::string& s
     if (size(key("expert_count"), 0, 0) > 0)
       throw FileError(fmt::format("{}: {} is set: Weft reads the models without experts", source, key("expert_count")));
   }
+  if (metadata.find(key("classifier.output_labels")))
+    c.class_names = metadata.array<std::string>(key("classifier.output_labels"));
   complete(c);
   return c;
 }

@@ -58,23 +58,36 @@ bool has_classes(const Json& config) { return architecture_of(config).ends_with(
 
 bool is_of_head(const EncoderConfig& c, std::string_view name) {
   const std::string_view first = name.substr(0, name.find('.'));
-  if (first == "classifier" || first == "pre_classifier") return true;
+  if (first == "classifier" || first == "pre_classifier" || first == "qa_outputs") return true;
   if (c.family == "deberta-v2") return first == "pooler";
   if (c.family == "modernbert") return first == "head";
   return c.family == "eurobert" && first == "dense";
 }
 
 Task task_of(const Json& config, const EncoderConfig& encoder, const io::TensorSource& source) {
+  if (source.gguf()) {
+    const io::GgufMetadata& metadata = source.gguf()->metadata();
+    const std::string key = metadata.get_or<std::string>("general.architecture", "") + ".pooling_type";
+    if (metadata.get_or<std::int64_t>(key, 0) != kRankPooling) return Task::embed;
+    for (const char* part : {"cls.weight", "cls.output.weight"})
+      if (!source.find(part))
+        throw FileError(
+            fmt::format("{}: {} is {} (rank), and there is no tensor {}: the head that orders documents is "
+                        "not in the file; load the model's folder",
+                        encoder.source, key, kRankPooling, part));
+    return Task::classify;
+  }
   const std::string name = architecture_of(config);
   if (has_classes(config)) return Task::classify;
   if (name.ends_with("ForTokenClassification")) return Task::label_tokens;
   if (name.ends_with("ForMaskedLM") || name.ends_with("ForPreTraining"))
     return mask_names(source) ? Task::fill_masks : Task::embed;
+  if (name.ends_with("ForQuestionAnswering") && encoder.family != "t5" && encoder.family != "mt5") return Task::answer;
   for (const char* other : {"ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction"})
     if (name.ends_with(other))
       throw FileError(
           fmt::format("{}: architectures is [{}], a head that Weft does not have; known are "
-                      "ForSequenceClassification, ForTokenClassification and ForMaskedLM",
+                      "ForSequenceClassification, ForTokenClassification, ForQuestionAnswering and ForMaskedLM",
                       encoder.source, quote(name, 80)));
   return Task::embed;
 }
@@ -113,7 +126,10 @@ ClassHead::ClassHead(const EncoderConfig& c, const EncoderNames& names, Extent c
     return linear_of(weights, name, c.hidden, c.hidden, bias);
   };
   std::string out = "classifier";
-  if (holds_dense(c)) {
+  if (weights.source().gguf()) {
+    dense_ = square("cls");
+    out = "cls.output";
+  } else if (holds_dense(c)) {
     dense_ = square("classifier.dense");
     out = "classifier.out_proj";
   } else if (c.family == "distilbert") {
@@ -143,7 +159,14 @@ Tensor ClassHead::operator()(const Tensor& states, const Padded& texts, const Dr
 }
 
 TokenHead::TokenHead(const EncoderConfig& c, Extent classes, ModelWeights& weights)
-    : activation_(c.class_activation), out_(linear_of(weights, "classifier", classes, c.hidden)) {
+    : TokenHead(c, "classifier", classes, weights) {}
+
+TokenHead TokenHead::of_answers(const EncoderConfig& c, ModelWeights& weights) {
+  return {c, c.family == "modernbert" ? "classifier" : "qa_outputs", 2, weights};
+}
+
+TokenHead::TokenHead(const EncoderConfig& c, const std::string& name, Extent classes, ModelWeights& weights)
+    : activation_(c.class_activation), out_(linear_of(weights, name, classes, c.hidden)) {
   if (c.family != "modernbert") return;
   dense_ = linear_of(weights, "head.dense", c.hidden, c.hidden, weights.has("head.dense.bias"));
   norm_ = norm_of(weights, "head.norm", c.hidden, c.norm_eps, c.norm);

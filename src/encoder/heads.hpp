@@ -6,6 +6,9 @@
 
 namespace weft::encoder {
 
+/// `pooling_type` of GGUF files whose head orders documents by a query.
+inline constexpr std::int64_t kRankPooling = 4;
+
 /// Whether `architectures` of a config.json names a head of classes of texts.
 bool has_classes(const Json& config);
 /// Whether a tensor of this name, which has no prefix of the model in front, is a head's alone.
@@ -37,9 +40,12 @@ class TokenHead {
  public:
   TokenHead() = default;
   TokenHead(const EncoderConfig& config, Extent classes, layers::ModelWeights& weights);
+  /// The scores of a token to be an answer's first and last one.
+  static TokenHead of_answers(const EncoderConfig& config, layers::ModelWeights& weights);
   Tensor operator()(const Tensor& states, const Dropouts& dropouts = {}) const;
 
  private:
+  TokenHead(const EncoderConfig& config, const std::string& name, Extent classes, layers::ModelWeights& weights);
   std::string activation_;
   layers::Linear dense_, out_;  // ModernBERT has a product before that of the classes
   layers::Norm norm_;

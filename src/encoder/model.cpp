@@ -93,6 +93,7 @@ std::string_view name_of(Task task) {
     case Task::classify: return "classify texts";
     case Task::label_tokens: return "label tokens";
     case Task::fill_masks: return "fill masks";
+    case Task::answer: return "find answers";
   }
   return "";
 }

@@ -148,12 +148,12 @@ SentenceModules read_sentence_modules(const io::GgufMetadata& metadata) {
   switch (const auto type = metadata.get_or<std::int64_t>(key, 0)) {
     case 0:
     case 1: break;
-    case 2: modules.poolings = {Pooling::first}; break;
+    case 2:
+    case kRankPooling: modules.poolings = {Pooling::first}; break;
     case 3: modules.poolings = {Pooling::last}; break;
     default:
       throw FileError(
-          fmt::format("{}: {} is {}; known are 0 to 3 (none, mean, cls, last): load rerankers from their folder",
-                      metadata.source(), key, type));
+          fmt::format("{}: {} is {}; known are 0 to 4 (none, mean, cls, last, rank)", metadata.source(), key, type));
   }
   return modules;
 }

@@ -35,7 +35,7 @@ struct SentenceModules {
 /// Of a folder with a modules.json; the defaults where there is none. Dense modules are read by `read_products`. FileError for
 /// modules that Weft does not have.
 SentenceModules read_sentence_modules(const std::filesystem::path& folder);
-/// Of a GGUF file, whose metadata names a pooling. FileError for one that Weft does not have, such as that of rerankers.
+/// Of a GGUF file, whose metadata names a pooling. FileError for one that Weft does not have.
 SentenceModules read_sentence_modules(const io::GgufMetadata& metadata);
 /// The Dense modules. `bytes` grows by what they take on the device.
 void read_products(const std::filesystem::path& folder, Extent hidden, Device device, SentenceModules& modules,

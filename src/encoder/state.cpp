@@ -71,12 +71,16 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
       task(task_of(json, config, files)),
       tokenizer(tokenizer_of(whole, transformer)) {
   if (files.gguf()) modules = read_sentence_modules(files.gguf()->metadata());
+  if (files.gguf() && task == Task::classify && config.class_names.empty())
+    for (Extent i = 0; i < files.at("cls.output.weight").shape[0]; ++i)
+      config.class_names.push_back(fmt::format("LABEL_{}", i));
   const auto classes = static_cast<Extent>(config.class_names.size());
   if ((task == Task::classify || task == Task::label_tokens) && classes == 0)
     throw FileError(
         fmt::format("{}: id2label is missing; without names of classes the head has no size", config.source));
   if (task == Task::classify) class_head = ClassHead(config, names_of(config, files), classes, weights);
   if (task == Task::label_tokens) token_head = TokenHead(config, classes, weights);
+  if (task == Task::answer) token_head = TokenHead::of_answers(config, weights);
   if (task == Task::fill_masks) mask_head = MaskHead(config, network.words(), weights);
   weights.require_all();
   bytes = weights.bytes();

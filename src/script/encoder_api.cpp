@@ -7,8 +7,13 @@ namespace weft::script {
 namespace {
 
 Local load_text_encoder(Engine& engine, JSValueConst, Arguments arguments) {
+  Options options(engine, at(arguments, 1), "load");
+  const std::string precision = options.text("precision", "f32");
+  options.finish();
+  const std::optional<DType> type = dtype_from_name(precision);
+  if (!type) Engine::refuse("load", fmt::format("a precision of {}; choose f32, f16 or bf16", precision));
   return load_folder(engine, engine.text(at(arguments, 0)),
-                     [](const std::filesystem::path& path) { return encoder::load(path); });
+                     [type](const std::filesystem::path& path) { return encoder::load(path, {.precision = *type}); });
 }
 
 encoder::TooLong too_long(Options& options) {
@@ -63,6 +68,20 @@ Local fill_masks(Engine& engine, JSValueConst self, Arguments arguments) {
   return value_to(engine, operations::to_value(model.fill_masks(engine.text(at(arguments, 0)), count)));
 }
 
+// answer(question, text, {count, longest, window, stride, mayBeNone})
+Local answer(Engine& engine, JSValueConst self, Arguments arguments) {
+  const auto& model = model_of<encoder::Model>(engine, self, "answer");
+  Options options(engine, at(arguments, 2), "answer");
+  encoder::AnswerOptions how{.count = count_of(options, "answer", 1)};
+  how.longest = options.integer("longest", how.longest);
+  how.window = options.integer("window", how.window);
+  how.stride = options.integer("stride", how.stride);
+  how.may_be_none = options.boolean("mayBeNone", false);
+  options.finish();
+  const std::string text = engine.text(at(arguments, 1));
+  return value_to(engine, operations::to_value(model.answer(engine.text(at(arguments, 0)), text, how)));
+}
+
 }  // namespace
 
 // classify(text, {count, pair, cut})
@@ -90,8 +109,9 @@ void define_encoders(Engine& engine, JSValueConst prototype) {
   engine.method(prototype, "labelTokens", native<label_tokens>, 1);
   engine.method(prototype, "entities", native<entities>, 1);
   engine.method(prototype, "fillMasks", native<fill_masks>, 2);
+  engine.method(prototype, "answer", native<answer>, 3);
   Local noun = engine.object();
-  engine.method(noun.get(), "load", native<load_text_encoder>, 1);
+  engine.method(noun.get(), "load", native<load_text_encoder>, 2);
   engine.checked(JS_FreezeObject(engine.context, noun.get()));
   add_export(engine, "encoder", std::move(noun));
 }

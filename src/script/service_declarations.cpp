@@ -168,8 +168,10 @@ const std::string_view kServiceDeclarations = R"ts(
       entities(text: string): { name: string; text: string; probability: number; firstToken: number; tokens: number }[];
       /** For each mask in the text the most probable tokens. */
       fillMasks(text: string, options?: { count?: number }): { token: number; text: string; probability: number }[][];
+      /** The parts of a text that most probably answer a question, with their places in bytes; an empty one says that there is none. */
+      answer(question: string, text: string, options?: { count?: number; longest?: number; window?: number; stride?: number; mayBeNone?: boolean }): { text: string; begin: number; end: number; probability: number }[];
     }
-    function load(folder: string): Model;
+    function load(folder: string, options?: { precision?: "f32" | "f16" | "bf16" }): Model;
   }
   /** Speech models from granted folders. */
   export namespace speech {

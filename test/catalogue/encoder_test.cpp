@@ -26,8 +26,13 @@ struct EncoderOperations : testing::Test {
 };
 
 TEST_F(EncoderOperations, AnswerAsTheModelsDo) {
-  for (const char* name : {"bert", "roberta-classes", "bert-tokens", "bert-masks"}) load(name);
+  for (const char* name : {"bert", "roberta-classes", "bert-tokens", "bert-masks", "bert-answers"}) load(name);
   EXPECT_EQ(call("encoder.describe", {{"model", "bert"}})["width"], Value(32));
+  call("encoder.load", {{"model", "half"}, {"path", (folder.path() / "bert").string()}, {"precision", "f16"}});
+  EXPECT_EQ(call("encoder.embed", {{"model", "half"}, {"texts", Value::array({"w9 w8"})}})["embeddings"]
+                .tensor()
+                .to_vector<float>(),
+            encoder::load(folder.path() / "bert", {.precision = DType::f16}).embed({"w9 w8"}).to_vector<float>());
   const Value made =
       call("encoder.embed", {{"model", "bert"}, {"texts", Value::array({"w9 w8", "w30"})}, {"prompt", "query"}});
   EXPECT_EQ(made["embeddings"].tensor().to_vector<float>(),
@@ -47,6 +52,11 @@ TEST_F(EncoderOperations, AnswerAsTheModelsDo) {
                 .elements()
                 .size(),
             2u);
+  const Value answers =
+      call("encoder.answer", {{"model", "bert-answers"}, {"question", "w9"}, {"text", "w30 w31 w32"}, {"count", 2}});
+  EXPECT_EQ(answers["answers"][0]["text"],
+            Value(encoder::load(folder.path() / "bert-answers").answer("w9", "w30 w31 w32")[0].text));
+  EXPECT_EQ(answers["answers"].elements().size(), 2u);
 }
 
 TEST_F(EncoderOperations, MemoriesEmbedByThem) {

@@ -25,7 +25,7 @@ class Encoders(unittest.TestCase):
     def setUpClass(cls):
         cls.holder = tempfile.TemporaryDirectory()
         cls.folder = pathlib.Path(cls.holder.name)
-        for name in ("bert", "roberta-classes", "bert-classes", "bert-tokens", "bert-masks"):
+        for name in ("bert", "roberta-classes", "bert-classes", "bert-tokens", "bert-masks", "bert-answers"):
             put_encoder(cls.folder / name, name)
 
     @classmethod
@@ -81,6 +81,18 @@ class Encoders(unittest.TestCase):
         shown = weft("classify", self.folder / "bert-masks", "w9 [MASK]", "--count", "2").stdout.splitlines()
         self.assertEqual(len(shown), 2)
         self.assertIn("%", shown[0])
+
+    def test_answers_are_parts_of_the_text(self):
+        text = "w30 w31 w32 w33 w40 w41"
+        answers = self.json_of("answer", self.folder / "bert-answers", "w9 w8", "--text", text, "--count", 3, "--longest", 2)
+        self.assertEqual([text[a["begin"]:a["end"]] for a in answers], [a["text"] for a in answers])
+        self.assertEqual(sorted((-a["probability"] for a in answers)), [-a["probability"] for a in answers])
+        shown = weft("answer", self.folder / "bert-answers", "w9 w8", "--file", "-", "--count", 200, "--none", text=text).stdout
+        self.assertIn(f"%  {answers[0]['text']}\n", shown)
+        self.assertEqual(shown.count("(none)"), 1)
+        self.refused(USAGE, "not both", "answer", self.folder / "bert-answers", "w9")
+        self.refused(USAGE, "no head to find answers", "answer", self.folder / "bert", "w9", "--text", text)
+        self.refused(USAGE, "see weft answer", "classify", self.folder / "bert-answers", "w9")
 
     def test_a_class_is_tuned(self):
         data, out = self.folder / "data.jsonl", self.folder / "tuned"

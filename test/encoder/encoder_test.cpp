@@ -4,6 +4,7 @@
 #include "base/message_of.hpp"
 #include "encoder/tiny_encoder.hpp"
 #include "encoder/tiny_gguf.hpp"
+#include "encoder/token_places.hpp"
 #include "webgpu_driver.hpp"
 #include "weft/error.hpp"
 
@@ -69,6 +70,20 @@ void expect_as_golden(const Model& model, const Json& golden, double bound) {
       }
       break;
     }
+    case Task::answer: {
+      const Json& wanted = golden["answers"];
+      const AnswerOptions how{5, wanted["longest"], wanted["window"], wanted["stride"]};
+      const std::string text = wanted["text"].get<std::string>();
+      const std::vector<Answer> answers = model.answer(wanted["question"].get<std::string>(), text, how);
+      ASSERT_EQ(answers.size(), wanted["best"].size());
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_EQ(answers[i].begin, wanted["best"][i]["begin"].get<std::size_t>());
+        EXPECT_EQ(answers[i].end, wanted["best"][i]["end"].get<std::size_t>());
+        EXPECT_EQ(answers[i].text, wanted["best"][i]["text"].get<std::string>());
+        EXPECT_NEAR(answers[i].probability, wanted["best"][i]["probability"].get<double>(), bound);
+      }
+      break;
+    }
     case Task::fill_masks: {
       const auto fills = model.fill_masks(golden["masked"].get<std::string>(), 48);
       ASSERT_EQ(fills.size(), golden["logits"].size());
@@ -89,7 +104,7 @@ void expect_as_golden(const Model& model, const Json& golden, double bound) {
 
 TEST(Encoder, AllFamiliesGiveWhatTransformersGives) {
   const std::vector<std::string> names = test::encoder_names();
-  EXPECT_GE(names.size(), 31u);
+  EXPECT_GE(names.size(), 34u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const Json golden = test::encoder_case(name);
@@ -262,7 +277,7 @@ TEST(Encoder, BadFilesAreRefusedWithTheirPlace) {
   EXPECT_NE(config("bert", "position_embedding_type", "relative_key").find("position_embedding_type"),
             std::string::npos);
   EXPECT_NE(config("bert-classes", "id2label", Json::object({{"1", "x"}})).find("none for class 0"), std::string::npos);
-  EXPECT_NE(config("bert-classes", "architectures", Json::array({"BertForQuestionAnswering"}))
+  EXPECT_NE(config("bert-classes", "architectures", Json::array({"BertForMultipleChoice"}))
                 .find("a head that Weft does not have"),
             std::string::npos);
   EXPECT_NE(config("embeddinggemma", "use_bidirectional_attention", false).find("llm::load"), std::string::npos);
@@ -298,6 +313,16 @@ TEST(Encoder, GgufFilesGiveWhatFoldersGive) {
   }
 }
 
+TEST(Encoder, GgufFilesOfRerankersGiveTheirLogits) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "model.gguf";
+  test::put_gguf("roberta-classes", "bert", file);
+  const Model model = load(file, {.device = kCpu});
+  EXPECT_EQ(model.task(), Task::classify);
+  EXPECT_EQ(model.classes(), std::vector<std::string>{"LABEL_0"});
+  expect_as_golden(model, test::encoder_case("roberta-classes"), 2e-5);
+}
+
 TEST(Encoder, FoldersOfEncodersAreKnown) {
   const TemporaryFolder folder;
   const Json c = test::encoder_case("bert-classes");
@@ -309,6 +334,53 @@ TEST(Encoder, FoldersOfEncodersAreKnown) {
   EXPECT_NE(model.describe().find("classify texts of 3 classes"), std::string::npos);
   EXPECT_NE(message_of([&] { (void)load(folder.path(), {.device = kCpu, .length = 65}); }).find("at most 64"),
             std::string::npos);
+}
+
+// The text may have answers that are less probable than that it has none.
+TEST(Encoder, AnAnswerMayBeNone) {
+  const Json golden = test::encoder_case("bert-answers")["answers"];
+  const Model model = tiny("bert-answers");
+  const std::string question = golden["question"].get<std::string>(), text = golden["text"].get<std::string>();
+  const AnswerOptions how{.count = 400,
+                          .longest = golden["longest"],
+                          .window = golden["window"],
+                          .stride = golden["stride"],
+                          .may_be_none = true};
+  const std::vector<Answer> answers = model.answer(question, text, how);
+  const auto none = std::find_if(answers.begin(), answers.end(), [](const Answer& each) { return each.text.empty(); });
+  ASSERT_NE(none, answers.end());
+  EXPECT_NEAR(none->probability, golden["none"].get<double>(), 2e-5);
+  for (std::size_t i = 1; i < answers.size(); ++i) EXPECT_GE(answers[i - 1].probability, answers[i].probability);
+  EXPECT_EQ(std::count_if(answers.begin(), answers.end(), [](const Answer& each) { return each.text.empty(); }), 1);
+  const auto refused = [&](AnswerOptions wrong) {
+    return message_of([&] { (void)model.answer(question, text, wrong); });
+  };
+  EXPECT_NE(refused({.window = 9}).find("leaves no room"), std::string::npos);
+  EXPECT_NE(refused({.window = 28, .stride = 18}).find("give 0 to 17"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)model.answer(question, " "); }).find("has no tokens"), std::string::npos);
+  EXPECT_NE(message_of([&] { (void)tiny("bert").answer(question, text); }).find("no head to find answers"),
+            std::string::npos);
+}
+
+// Case, marks and unknown words are not in the tokens; places are those of the text itself.
+TEST(Encoder, TokensAreFoundInTheirText) {
+  const char* const file =
+      R"({"version": "1.0", "added_tokens": [{"id": 0, "content": "[UNK]", "special": true, "single_word": false,
+    "lstrip": false, "rstrip": false, "normalized": false}], "normalizer": {"type": "BertNormalizer", "clean_text": true,
+    "handle_chinese_chars": true, "strip_accents": null, "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": null, "decoder": null, "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+    "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "cafe": 1, "par": 2, "##is": 3, ".": 4, "in": 5, "strasse": 6, ",": 7}}})";
+  const text::Tokenizer tokenizer = text::Tokenizer::from_json(file);
+  const std::string text = "In  Caf\u00e9,  Zebra PARIS.";
+  const std::vector<text::TokenId> tokens = tokenizer.encode(text);
+  EXPECT_EQ(tokens, (std::vector<text::TokenId>{5, 1, 7, 0, 2, 3, 4}));
+  std::vector<std::string> parts;
+  for (const auto& [begin, end] : places_of_tokens(tokenizer, text, tokens))
+    parts.push_back(text.substr(begin, end - begin));
+  EXPECT_EQ(parts, (std::vector<std::string>{"In", "Caf\u00e9", ",", "Zebra", "PAR", "IS", "."}));
+  const auto places = places_of_tokens(tokenizer, text, tokens);
+  const auto [begin, end] = whole_words(text, places[5]);
+  EXPECT_EQ(text.substr(begin, end - begin), "PARIS");
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ CASES = [
     ("bert-classes", "Bert", "ForSequenceClassification", LABELS, "bert", None),
     ("bert-tokens", "Bert", "ForTokenClassification", LABELS, "bert", None),
     ("bert-masks", "Bert", "ForMaskedLM", {}, "bert", None),
+    ("bert-answers", "Bert", "ForQuestionAnswering", {}, "bert", None),
+    ("roberta-answers", "Roberta", "ForQuestionAnswering", {"pad_token_id": 1, "type_vocab_size": 1}, "roberta", None),
+    ("modernbert-answers", "ModernBert", "ForQuestionAnswering", {"local_attention": 12}, "bert", None),
     ("roberta", "Roberta", "Model", {"pad_token_id": 1, "type_vocab_size": 1}, "roberta", MEAN),
     ("roberta-classes", "Roberta", "ForSequenceClassification", {"pad_token_id": 1, "type_vocab_size": 1, "num_labels": 1}, "roberta", None),
     ("roberta-masks", "Roberta", "ForMaskedLM", {"pad_token_id": 1, "type_vocab_size": 1}, "roberta", None),
@@ -113,6 +116,28 @@ def tensors_of(folder, files, prefix=""):
     return {key: list(value.shape) for key, value in sorted(made.items())}
 
 
+def answers_of(model, tokenizer, has_types):
+    """The best spans over windows that overlap, as the question-answering pipeline of transformers 4 finds them."""
+    question, text, longest, window, stride = TEXTS[0], TEXTS[2], 4, 28, 6
+    tokenizer.enable_truncation(window, stride=stride, strategy="only_second")
+    whole = tokenizer.encode(question, text)
+    found, none = {}, 1.0
+    for part in [whole, *whole.overflowing]:
+        more = {"token_type_ids": torch.tensor([part.type_ids])} if has_types else {}
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([part.ids]), attention_mask=torch.ones(1, len(part.ids), dtype=torch.long), **more)
+        own = [i for i, sequence in enumerate(part.sequence_ids) if sequence == 1]
+        first, last = (torch.softmax(logits[0, [0, *own]], 0).numpy() for logits in (out.start_logits, out.end_logits))
+        none = min(none, float(first[0] * last[0]))
+        for i in range(len(own)):
+            for j in range(i, min(len(own), i + longest)):
+                place = (part.offsets[own[i]][0], part.offsets[own[j]][1])
+                found[place] = max(found.get(place, 0), float(first[i + 1] * last[j + 1]))
+    best = sorted(found.items(), key=lambda each: -each[1])[:5]
+    return {"question": question, "text": text, "longest": longest, "window": window, "stride": stride, "none": none, "windows": 1 + len(whole.overflowing),
+            "best": [{"text": text[a:b], "begin": a, "end": b, "probability": p} for (a, b), p in best]}
+
+
 def result_of(name, kind, head, changes, tokenizer_kind, modules):
     base = dict(BASE)
     if kind == "T5":
@@ -173,7 +198,9 @@ def result_of(name, kind, head, changes, tokenizer_kind, modules):
                 out = model(input_ids=torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), **more)
             return (out.logits if hasattr(out, "logits") else out.last_hidden_state)[0].numpy()
 
-        if head == "ForSequenceClassification":
+        if head == "ForQuestionAnswering":
+            result["answers"] = answers_of(model, tokenizer, kind == "Bert")
+        elif head == "ForSequenceClassification":
             result["logits"] = rounded([run(e.ids) for e in encoded])
             pairs = [tokenizer.encode(*pair) for pair in PAIRS]
             result["pairs"] = PAIRS
@@ -215,7 +242,9 @@ def main(*arguments):
             print(f"{name}: {path.stat().st_size} bytes", *(f"{key} up to {np.abs(np.concatenate(result[key])).max():.3f}" for key in compared))
             continue
         kept = json.loads(path.read_text())
-        difference = max(np.abs(np.subtract(kept[key], result[key])).max() for key in compared)
+        difference = max((np.abs(np.subtract(kept[key], result[key])).max() for key in compared), default=0)
+        if "answers" in result:
+            difference = max(difference, max(abs(a["probability"] - b["probability"]) for a, b in zip(kept["answers"]["best"], result["answers"]["best"])))
         print(f"{name}: {difference:.1e}")
         failures += difference > 2e-6
     return failures > 0

@@ -28,14 +28,19 @@ inline void put_gguf(const std::string& name, const std::string& architecture, c
                                                        {"mlp.fc2", "ffn_down"},
                                                        {"output.dense", "ffn_down"},
                                                        {"output.LayerNorm", "layer_output_norm"},
-                                                       {"norm2", "layer_output_norm"}};
+                                                       {"norm2", "layer_output_norm"},
+                                                       {"classifier.dense", "cls"},
+                                                       {"classifier.out_proj", "cls.output"}};
+  const bool is_reranker = name == "roberta-classes";
   std::vector<TinyTensor> values;
   std::vector<std::string> names;
   for (const auto& [key, extents] : c.at("tensors").items()) {
-    std::string rest = key, layer;
+    std::string whole = key, layer;
+    if (whole.starts_with("roberta.")) whole = whole.substr(8);
+    std::string rest = whole;
     for (const char* prefix : {"encoder.layer.", "encoder.layers."})
-      if (key.starts_with(prefix)) {
-        rest = key.substr(std::string_view(prefix).size());
+      if (whole.starts_with(prefix)) {
+        rest = whole.substr(std::string_view(prefix).size());
         layer = "blk." + rest.substr(0, 1) + ".";
         rest = rest.substr(2);
       }
@@ -45,6 +50,10 @@ inline void put_gguf(const std::string& name, const std::string& architecture, c
     if (part == std::end(parts)) continue;  // the pooler
     names.push_back(layer + part->second + rest.substr(dot));
     values.push_back(encoder_values(key, Shape(extents.get<std::vector<Extent>>()), true));
+    if (is_reranker && names.back() == "position_embd.weight") {  // without the rows that stand for padding
+      values.back().values.erase(values.back().values.begin(), values.back().values.begin() + 2 * 32);
+      values.back().shape = {62, 32};
+    }
   }
   io::GgufMetadata metadata;
   const auto set = [&](const std::string& key, std::uint32_t value) { metadata.set(architecture + "." + key, value); };
@@ -53,8 +62,8 @@ inline void put_gguf(const std::string& name, const std::string& architecture, c
   set("embedding_length", 32);
   set("feed_forward_length", 40);
   set("attention.head_count", 4);
-  set("context_length", 64);
-  set("pooling_type", architecture == "bert" ? 2 : 1);
+  set("context_length", is_reranker ? 62 : 64);
+  set("pooling_type", is_reranker ? 4 : architecture == "bert" ? 2 : 1);
   metadata.set(architecture + ".attention.layer_norm_epsilon", config["layer_norm_eps"].get<float>());
   if (architecture != "bert") metadata.set(architecture + ".rope.freq_base", 500.0f);
   std::vector<std::string> words{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
@@ -64,7 +73,8 @@ inline void put_gguf(const std::string& name, const std::string& architecture, c
   metadata.set("tokenizer.ggml.model", std::string("bert"));
   metadata.set("tokenizer.ggml.tokens", io::GgufArray(words));
   metadata.set("tokenizer.ggml.token_type", io::GgufArray(types));
-  metadata.set("tokenizer.ggml.token_type_count", std::uint32_t{2});
+  metadata.set("tokenizer.ggml.token_type_count", is_reranker ? std::uint32_t{1} : std::uint32_t{2});
+  if (is_reranker) metadata.set("tokenizer.huggingface.json", c["files"]["tokenizer.json"].dump());
   for (const auto& [key, id] :
        {std::pair("bos", 2u), std::pair("eos", 3u), std::pair("unknown", 1u), std::pair("seperator", 3u),
         std::pair("padding", 0u), std::pair("cls", 2u), std::pair("mask", 4u)})
