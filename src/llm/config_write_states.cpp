@@ -141,6 +141,7 @@ void add_states(io::GgufMetadata& m, const std::string& architecture, const Mode
     if (s.heads > 0) size("ssm.group_count", s.groups);
   }
   if (s.part_eps > 0) m.set(architecture + ".ssm.dt_b_c_rms", true);
+  if (is_nemotron(c)) m.set(architecture + ".attention.layer_norm_epsilon", static_cast<float>(c.norm_eps));
   if (s.layers.empty()) {  // no layer has attention
     size("attention.head_count", 0);
     return size("feed_forward_length", 0);

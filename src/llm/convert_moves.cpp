@@ -102,7 +102,11 @@ std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
   std::unordered_map<std::string, Layout> layouts;
   for (const OpNode& node : graph.nodes) {
     makers[node.output] = &node;
-    if (node.op == OpType::rms_norm) layouts[node.inputs[1]].offset = node.real("weight_offset");
+    if (node.op == OpType::rms_norm) {
+      Layout& norm = layouts[node.inputs[1]];
+      norm.offset = node.real("weight_offset");
+      norm.rows = graph.at(node.inputs[1]).shape[0].value / node.integer("width");
+    }
     const bool is_scan = node.op == OpType::selective_scan || node.op == OpType::state_space_scan;
     if (is_scan) layouts[node.inputs[2]].is_log = node.integer("log") != 0;
     if (node.op != OpType::rope) continue;
@@ -139,6 +143,9 @@ std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const T
     move.to_transposed = target.transposed;
     move.from_layout = layout(from_layouts, origin.name);
     move.to_layout = layout(to_layouts, target.name);
+    // llama.cpp wants a row for each group.
+    if (to.config.from_gguf && move.to_layout.rows > 1)
+      move.shape = {move.to_layout.rows, move.shape[0] / move.to_layout.rows};
     move.type = type_of(move, options, to.config.from_gguf);
     moves.push_back(std::move(move));
   }

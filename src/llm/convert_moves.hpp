@@ -20,6 +20,7 @@ struct Layout {
   double offset = 0;  // is added when the model runs
   Extent heads = 0;   // of rows that turn with the position
   bool neighbours = false;
+  Extent rows = 1;      // of norms of groups of channels: the groups
   bool is_log = false;  // of rates of states: r, where the scan takes -exp(r)
 };
 

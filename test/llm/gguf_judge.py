@@ -85,6 +85,9 @@ def case_of(name):
                     tensors[key.replace(".layers.0.", f".layers.{i}.")] = [widths.get(extent, extent) for extent in shape]
         case["tensors"] = tensors
         case["factors"] = {"q_norm": 0.2, "post_": 0.2}
+    if name == "nemotron-h-moe":  # llama.cpp wants experts in all layers that are an MLP alone
+        case["config"]["layers_block_type"].pop()
+        case["tensors"] = {key: shape for key, shape in case["tensors"].items() if ".layers.4." not in key}
     if name == "apertus":  # GGUF files of it have no biases
         case["config"]["attention_bias"] = False
         case["tensors"] = {key: shape for key, shape in case["tensors"].items() if not key.endswith(".bias")}
