@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/read_until.hpp>
 #include <list>
 #include <thread>
@@ -65,6 +66,26 @@ TEST(Listener, ConnectionsWhoseThreadsHaveNotRunYetGiveWayOnceTheyHave) {
   other.ask();
   EXPECT_EQ(other.answer(), "HTTP/1.1 200 OK");
   EXPECT_EQ(idle.front().answer(), "") << "it waited the longest";
+}
+
+// Whoever came first gives way first, in whatever order the system lets threads begin.
+TEST(Listener, TheWaitBeginsWhenTheSocketIsAccepted) {
+  HttpShared shared{.options = {.connections_max = 3}};
+  std::atomic<int> made = 0;
+  HttpListener listener(shared, [&](OpenSocket socket) {
+    if (made++ == 0) std::this_thread::sleep_for(300ms);
+    return std::make_unique<Greeter>(shared, std::move(socket), 0ms);
+  });
+  Client first(listener.port());
+  while (made == 0) std::this_thread::sleep_for(1ms);
+  Client second(listener.port()), third(listener.port());
+  std::this_thread::sleep_for(500ms);
+  Client other(listener.port());
+  other.ask();
+  EXPECT_EQ(other.answer(), "HTTP/1.1 200 OK");
+  EXPECT_EQ(first.answer(), "");
+  second.ask();
+  EXPECT_EQ(second.answer(), "HTTP/1.1 200 OK");
 }
 
 TEST(Listener, RefusesAtOnceWhereAllAreServed) {

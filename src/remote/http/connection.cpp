@@ -66,7 +66,8 @@ OpenSocket::~OpenSocket() {
   if (number_ >= 0) ::close(number_);
 }
 
-HttpConnection::HttpConnection(HttpShared& shared, OpenSocket socket) : shared_(shared), stream_(context_) {
+HttpConnection::HttpConnection(HttpShared& shared, OpenSocket socket)
+    : shared_(shared), stream_(context_), waits_since_(socket.accepted()) {
   stream_.tcp().socket().assign(Tcp::v4(), socket.number());
   socket.give();
   if (shared.tls) stream_.use_tls(*shared.tls);
@@ -88,8 +89,7 @@ void HttpConnection::serve() {
   if (tls && wait(shared_.options.request_time,
                   [&](auto done) { tls->async_handshake(asio::ssl::stream_base::server, Untransferred{done}); }))
     return;
-  while (serve_one()) {
-  }
+  while (serve_one()) waits_since_ = std::chrono::steady_clock::now();
   take_the_rest();
   if (tls) wait(kFarewell, [&](auto done) { tls->async_shutdown(Untransferred{done}); });
   beast::error_code ignored;
@@ -122,7 +122,6 @@ void HttpConnection::take_the_rest() {
 
 // False once the connection is to be closed.
 bool HttpConnection::serve_one() {
-  waits_since_ = std::chrono::steady_clock::now();
   is_all_read_ = true;
   http::request_parser<http::string_body> parser;
   parser.header_limit(shared_.options.header_bytes_max);

@@ -24,15 +24,19 @@ struct HttpError {
 /// A socket that is closed with its owner, unless that gives it away.
 class OpenSocket {
  public:
-  explicit OpenSocket(int number) : number_(number) {}
-  OpenSocket(OpenSocket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  using Time = std::chrono::steady_clock::time_point;
+  explicit OpenSocket(int number, Time accepted = std::chrono::steady_clock::now())
+      : number_(number), accepted_(accepted) {}
+  OpenSocket(OpenSocket&& other) noexcept : number_(std::exchange(other.number_, -1)), accepted_(other.accepted_) {}
   OpenSocket& operator=(OpenSocket&&) = delete;
   ~OpenSocket();
   int number() const { return number_; }
+  Time accepted() const { return accepted_; }
   int give() { return std::exchange(number_, -1); }
 
  private:
   int number_;
+  Time accepted_;
 };
 
 /// What the connections of a server share.
@@ -51,7 +55,8 @@ class HttpConnection {
   virtual ~HttpConnection() = default;
   /// Returns when the connection has ended.
   void serve();
-  /// Since when it waits for a request, or for the head of one; none while a caller that may call is served. Any thread may ask.
+  /// Since when it waits for a request, or for the head of one, the first time since its socket was accepted; none while a caller
+  /// that may call is served. Any thread may ask.
   std::optional<std::chrono::steady_clock::time_point> waits_since() const;
 
  protected:
@@ -90,7 +95,7 @@ class HttpConnection {
   Stream stream_;
   beast::flat_buffer buffer_;
   bool keep_alive_ = false, is_all_read_ = true;
-  std::atomic<std::chrono::steady_clock::time_point> waits_since_ = std::chrono::steady_clock::now();
+  std::atomic<std::chrono::steady_clock::time_point> waits_since_;
   std::string method_, target_;
 };
 

@@ -53,6 +53,7 @@ struct HttpListener::State {
   std::condition_variable changed;
   struct Open {
     int socket;
+    std::chrono::steady_clock::time_point accepted = std::chrono::steady_clock::now();
     std::thread thread;
     bool done = false, gives_way = false;
     HttpConnection* connection = nullptr;  // while it is served
@@ -145,19 +146,21 @@ struct HttpListener::State {
 
   struct Census {
     std::size_t staying = 0, leaving = 0,
-                starting = 0;  // `starting` of those that stay: their threads have not run yet
-    Open* longest = nullptr;   // of those that wait for a request
+                starting = 0;   // `starting` of those that stay: their threads have not run yet
+    Open* longest = nullptr;    // of those that wait for a request
+    bool older_starts = false;  // the thread of one that came before it has not run yet
   };
 
   Census count() {
     Census all;
-    auto first = std::chrono::steady_clock::time_point::max();
+    auto first = std::chrono::steady_clock::time_point::max(), first_starting = first;
     for (Open& each : open) {
       if (each.done) continue;
       ++(each.gives_way ? all.leaving : all.staying);
       if (each.gives_way) continue;
       if (!each.connection) {
         ++all.starting;
+        first_starting = std::min(first_starting, each.accepted);
         continue;
       }
       const auto since = each.connection->waits_since();
@@ -165,6 +168,7 @@ struct HttpListener::State {
       all.longest = &each;
       first = *since;
     }
+    all.older_starts = first_starting < first;
     return all;
   }
 
@@ -174,7 +178,7 @@ struct HttpListener::State {
     Census all;
     changed.wait_for(lock, kLeavingTime, [&] {
       all = count();
-      const bool may_leave = all.longest && all.leaving < kLeavingMax;
+      const bool may_leave = all.longest && !all.older_starts && all.leaving < kLeavingMax;
       const bool all_are_served = !all.longest && all.starting == 0;
       return ending || all.staying < shared.options.connections_max || may_leave || all_are_served;
     });
@@ -190,7 +194,7 @@ struct HttpListener::State {
     std::unique_ptr<HttpConnection> connection;
     bool ends = false;
     try {
-      connection = make(OpenSocket(place.socket));
+      connection = make(OpenSocket(place.socket, place.accepted));
       {
         const std::lock_guard lock(mutex);
         place.connection = connection.get();
