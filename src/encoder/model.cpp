@@ -284,7 +284,9 @@ std::vector<std::vector<Fill>> Model::fill_masks(std::string_view text, std::siz
 
 const std::string& Model::mask() const { return state_->mask; }
 Task Model::task() const { return state_->task; }
-Extent Model::width() const { return state_->modules.width(state_->config.hidden); }
+Extent Model::width() const {
+  return state_->modules.splade ? state_->config.vocabulary : state_->modules.width(state_->config.hidden);
+}
 Extent Model::length() const { return state_->length; }
 const std::vector<std::string>& Model::classes() const { return state_->config.class_names; }
 const std::map<std::string, std::string>& Model::prompts() const { return state_->modules.prompts; }

@@ -40,9 +40,11 @@ std::vector<Module> listed(const fs::path& folder) {
     const io::ConfigKeys keys(json[i], source, fmt::format("[{}]", i));
     const std::string type = keys.text({"type"});
     modules.push_back({std::string(last_part(type)), inside(folder, keys)});
-    const std::string& kind = modules.back().kind;
-    if (kind != "Transformer" && kind != "Pooling" && kind != "Dense" && kind != "Normalize")
-      keys.fail("type", fmt::format("is {}; Weft has Transformer, Pooling, Dense and Normalize", quote(type, 100)));
+    std::string& kind = modules.back().kind;
+    if (kind == "MLMTransformer") kind = "Transformer";
+    if (kind != "Transformer" && kind != "Pooling" && kind != "Dense" && kind != "Normalize" && kind != "SpladePooling")
+      keys.fail("type", fmt::format("is {}; Weft has Transformer, Pooling, Dense, Normalize and SpladePooling",
+                                    quote(type, 100)));
   }
   return modules;
 }
@@ -84,6 +86,20 @@ std::vector<Pooling> read_poolings(const fs::path& folder, bool& pools_prompts) 
   }
   if (poolings.empty()) throw FileError(fmt::format("{}: names no pooling mode", source));
   return poolings;
+}
+
+SentenceModules::Splade read_splade(const fs::path& folder) {
+  const fs::path file = folder / "config.json";
+  const Json json = read_json_file(file, kLimits);
+  const std::string source = file.string();
+  const io::ConfigKeys keys(json, source);
+  const std::string pooling = keys.text({"pooling_strategy"}, "max"),
+                    activation = keys.text({"activation_function"}, "relu");
+  if (pooling != "max" && pooling != "sum")
+    keys.fail("pooling_strategy", fmt::format("is {}; known are max and sum", quote(pooling, 40)));
+  if (activation != "relu" && activation != "log1p_relu")
+    keys.fail("activation_function", fmt::format("is {}; known are relu and log1p_relu", quote(activation, 40)));
+  return {pooling == "sum", activation == "log1p_relu"};
 }
 
 void read_prompts(const fs::path& folder, SentenceModules& modules) {
@@ -128,6 +144,7 @@ SentenceModules read_sentence_modules(const fs::path& folder) {
       modules.transformer = fs::relative(module.folder, folder);
     else if (fs::is_directory(module.folder))
       modules.folders.push_back(fs::relative(module.folder, folder).string());
+    if (module.kind == "SpladePooling") modules.splade = read_splade(module.folder);
     if (module.kind != "Pooling") continue;
     if (has_pooling) throw FileError(fmt::format("{}: has two Pooling modules", (folder / "modules.json").string()));
     has_pooling = true;
@@ -189,6 +206,17 @@ Tensor SentenceModules::embedded(const Tensor& states, const Padded& texts) cons
     if (!dense.activation.empty()) x = elementwise(dense.activation, {x});
   }
   return x;
+}
+
+Tensor SentenceModules::sparse(const Tensor& scores, const Padded& texts) const {
+  const Extent n = texts.texts(), length = texts.length(), words = scores.dim(1);
+  const Tensor places = reshape(arange(length, DType::i32, scores.device()), {1, length, 1}),
+               is_within = less(places, reshape(texts.lengths, {n, 1, 1}));
+  Tensor x = where(is_within, maximum(reshape(scores, {n, length, words}), 0.0),
+                   full({1, 1, 1}, 0.0, DType::f32, scores.device()));
+  x = log1p(x);
+  if (splade->is_twice) x = log1p(x);
+  return splade->sums ? sum(x, {1}) : amax(x, {1});
 }
 
 Extent SentenceModules::width(Extent hidden) const {

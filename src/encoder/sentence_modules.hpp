@@ -20,6 +20,12 @@ struct SentenceModules {
     std::string folder;      ///< within the whole
   };
   std::vector<Dense> products;
+  /// Of sparse embeddings (SPLADE, Formal et al. 2021, arXiv:2109.10086): of the scores of the vocabulary for each token, log(1 + max(x, 0)),
+  /// and of those the largest in the text, or the sum.
+  struct Splade {
+    bool sums = false, is_twice = false;  ///< log(1 + log(1 + max(x, 0)))
+  };
+  std::optional<Splade> splade;
   std::vector<std::string> folders;  ///< of all modules but the model's own, within the whole
   std::map<std::string, std::string> prompts;
   std::optional<std::string> default_prompt;
@@ -29,6 +35,8 @@ struct SentenceModules {
 
   /// f32 [texts, width].
   Tensor embedded(const Tensor& states, const Padded& texts) const;
+  /// f32 [texts, vocabulary], of scores f32 [texts length, vocabulary].
+  Tensor sparse(const Tensor& scores, const Padded& texts) const;
   Extent width(Extent hidden) const;
 };
 

@@ -100,8 +100,13 @@ ModelState::ModelState(const fs::path& whole, const LoadOptions& options)
       return std::vector<Tensor>{cast(function(texts, network.states(texts), a.back()), DType::f32)};
     };
   };
-  embed_pass.emplace(pass(
-      [this](const Padded& texts, const Tensor& states, const Tensor&) { return modules.embedded(states, texts); }));
+  if (modules.splade && task != Task::fill_masks)
+    throw FileError(fmt::format("{}: SpladePooling reads the scores of the vocabulary, and {} has no head for masks",
+                                (whole / "modules.json").string(), config.source));
+  embed_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
+    return modules.splade ? modules.sparse(cast(mask_head(states), DType::f32), texts)
+                          : modules.embedded(states, texts);
+  }));
   states_pass.emplace(pass([this](const Padded& texts, const Tensor& states, const Tensor&) {
     return reshape(states, {texts.texts(), texts.length(), config.hidden});
   }));
@@ -131,6 +136,7 @@ TokenText ModelState::tokens_of(std::string_view text, const std::string* pair, 
 void ModelState::run(Compiled& pass, const std::vector<TokenText>& texts,
                      const std::function<void(const Pass& pass, const Tensor& made)>& take) const {
   PassNeeds needs = device == kCpu ? kNeedsOnCpu : kNeedsOnGpu;
+  if (modules.splade) needs.tokens_max /= 8;  // scores of a vocabulary are some ten times as many numbers as states
   needs.length_max = config.length;
   for (const Pass& each : passes_of(texts, needs)) {
     const Padded given = padded(each, texts, has_types(), device);

@@ -101,6 +101,8 @@ TunedModel::TunedModel(const fs::path& path, Device device, Extent length, Tuned
   if (head_.task == Task::label_tokens) (void)TokenHead(config_, classes, weights);
   loader_.require_all();
   if (head_.task != Task::embed) return;
+  if (modules_.splade)
+    throw UsageError(fmt::format("{}: Weft does not train sparse embeddings (SpladePooling)", path.string()));
   std::uint64_t bytes = 0;
   read_products(path, config_.hidden, device_, modules_, bytes);
   const auto train = [&](const std::string& name, const Tensor& value) {

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import transformers
 from safetensors.numpy import load_file, save_file
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SparseEncoder
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 HERE = pathlib.Path(__file__).parent
@@ -41,6 +41,8 @@ CASES = [
     ("bert", "Bert", "Model", {}, "bert", pooling("cls_token") + [("Normalize", {})]),
     ("bert-mean", "Bert", "Model", {"hidden_act": "gelu_new"}, "bert", pooling("mean_tokens", "max_tokens") + [dense(24, 64, "activation.Tanh")]),
     ("bert-classes", "Bert", "ForSequenceClassification", LABELS, "bert", None),
+    ("bert-splade", "Bert", "ForMaskedLM", {}, "bert", [("SpladePooling", {"pooling_strategy": "max", "activation_function": "relu", "embedding_dimension": WORDS})]),
+    ("distilbert-splade", "DistilBert", "ForMaskedLM", {}, "bert", [("SpladePooling", {"pooling_strategy": "sum", "activation_function": "log1p_relu", "embedding_dimension": WORDS})]),
     ("bert-tokens", "Bert", "ForTokenClassification", LABELS, "bert", None),
     ("bert-masks", "Bert", "ForMaskedLM", {}, "bert", None),
     ("bert-answers", "Bert", "ForQuestionAnswering", {}, "bert", None),
@@ -151,6 +153,7 @@ def result_of(name, kind, head, changes, tokenizer_kind, modules):
     config._attn_implementation = "eager"
     model_class = getattr(transformers, kind.removesuffix("Text") + ("TextModel" if kind.endswith("Text") else head))
     tokenizer, named = tokenizer_of(tokenizer_kind)
+    is_sparse = bool(modules) and modules[0][0] == "SpladePooling"
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         model_class(config).save_pretrained(folder)
@@ -163,9 +166,9 @@ def result_of(name, kind, head, changes, tokenizer_kind, modules):
         write(folder / "tokenizer_config.json", named)
         dense_tensors = {}
         if modules is not None:
-            listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+            listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers." + ("sparse_encoder.models.MLMTransformer" if is_sparse else "models.Transformer")}]
             for i, (module, settings) in enumerate(modules, 1):
-                listed.append({"idx": i, "name": str(i), "path": f"{i}_{module}", "type": f"sentence_transformers.models.{module}"})
+                listed.append({"idx": i, "name": str(i), "path": f"{i}_{module}", "type": f"sentence_transformers.{'sparse_encoder.' if is_sparse else ''}models.{module}"})
                 (folder / f"{i}_{module}").mkdir()
                 if module != "Normalize":
                     write(folder / f"{i}_{module}" / "config.json", settings)
@@ -176,7 +179,7 @@ def result_of(name, kind, head, changes, tokenizer_kind, modules):
                     dense_tensors[f"{i}_{module}/model.safetensors"] = {f"{i}." + key: list(value.shape) for key, value in part.items()}
             write(folder / "modules.json", listed)
             write(folder / "sentence_bert_config.json", {"max_seq_length": 50, "do_lower_case": False})
-            write(folder / "config_sentence_transformers.json", PROMPTS)
+            write(folder / "config_sentence_transformers.json", {**PROMPTS, **({"model_type": "SparseEncoder"} if is_sparse else {})})
         for path in sorted(folder.rglob("*.json")):
             result["files"][str(path.relative_to(folder))] = json.loads(path.read_text())
         result["dense"] = dense_tensors
@@ -184,9 +187,10 @@ def result_of(name, kind, head, changes, tokenizer_kind, modules):
         encoded = [tokenizer.encode(text) for text in TEXTS]
         result["ids"] = [e.ids for e in encoded]
         if modules is not None:
-            sentence = SentenceTransformer(str(folder), device="cpu", model_kwargs={"attn_implementation": "eager", "dtype": torch.float32}).double()
-            result["embeddings"] = rounded(sentence.encode(TEXTS, batch_size=1))  # rows of padding with windows are NaN
-            result["queries"] = rounded(sentence.encode(TEXTS, prompt_name="query", batch_size=1))
+            sentence = (SparseEncoder if is_sparse else SentenceTransformer)(str(folder), device="cpu", model_kwargs={"attn_implementation": "eager", "dtype": torch.float32}).double()
+            how = {"convert_to_sparse_tensor": False} if is_sparse else {}
+            result["embeddings"] = rounded(sentence.encode(TEXTS, batch_size=1, **how))  # rows of padding with windows are NaN
+            result["queries"] = rounded(sentence.encode(TEXTS, prompt_name="query", batch_size=1, **how))
             model = sentence[0].auto_model
         else:
             model = model_class.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
