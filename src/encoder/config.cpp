@@ -386,9 +386,17 @@ const Family* family_of(const Json& json) {
   return nullptr;
 }
 
+// Files do not name classes that have the names and the number of transformers' defaults.
 void read_classes(const ConfigKeys& keys, EncoderConfig& c) {
+  c.is_multi_label = keys.text({"problem_type"}, "") == "multi_label_classification";
   const Json* labels = keys.find({"id2label"});
-  if (!labels) return;
+  if (!labels) {
+    const Json* heads = keys.find({"architectures"});
+    if (!heads || heads->dump().find("Classification\"") == std::string::npos) return;
+    const Extent count = sized(keys, {"num_labels"}, 2, 1, 1 << 20);
+    for (Extent i = 0; i < count; ++i) c.class_names.push_back(fmt::format("LABEL_{}", i));
+    return;
+  }
   if (!labels->is_object()) keys.fail("id2label", "is not an object of names by id");
   for (std::size_t i = 0; i < labels->size(); ++i) {
     const auto name = labels->find(std::to_string(i));
@@ -396,7 +404,6 @@ void read_classes(const ConfigKeys& keys, EncoderConfig& c) {
       keys.fail("id2label", fmt::format("has {} names, and none for class {}", labels->size(), i));
     c.class_names.push_back(name->get<std::string>());
   }
-  c.is_multi_label = keys.text({"problem_type"}, "") == "multi_label_classification";
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "llm/config_families.hpp"
+#include "llm/config_gguf.hpp"
 #include "llm/config_write.hpp"
 #include "weft/error.hpp"
 
@@ -142,22 +143,16 @@ void read_gemma4(const Keys& keys, ModelConfig& c) {
 }
 
 void read_gguf_gemma3n(const io::GgufMetadata& m, ModelConfig& c) {
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
-  const auto size = [&](std::string_view name, Extent fallback) {
-    const std::int64_t value = m.get_or<std::int64_t>(key(name), fallback);
-    if (value < 0 || value > kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
-    return Extent{value};
-  };
+  const GgufKeys key(m, c);
   // What readers take where files say nothing.
   constexpr Extent kSparse = 10, kWithKeys = 20;
   constexpr double kDeviations = 1.6448533535003662;  // 95 of 100 gates are zero
   read_gguf_windows(m, c);
   every_nth_sees_all(c, 5);
-  c.layer_input = size("embedding_length_per_layer_input", 256);
+  c.layer_input = key.size("embedding_length_per_layer_input", 256);
   c.layer_vocabulary = c.vocabulary;
-  c.layers_without_keys = size("attention.shared_kv_layers", std::max<Extent>(c.layers - kWithKeys, 0));
-  c.streams = {.count = size("altup.num_inputs", 4), .active = size("altup.active_idx", 0)};
+  c.layers_without_keys = key.size("attention.shared_kv_layers", std::max<Extent>(c.layers - kWithKeys, 0));
+  c.streams = {.count = key.size("altup.num_inputs", 4), .active = key.size("altup.active_idx", 0)};
   if (m.contains(key("activation_sparsity_scale"))) {
     c.streams.deviations = m.numbers(key("activation_sparsity_scale"));
   } else {

@@ -30,20 +30,14 @@ void read_gguf_gpt_oss(ModelConfig& c) {
 }
 
 void read_gguf_deepseek(const io::GgufMetadata& m, ModelConfig& c) {
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
-  const auto size = [&](std::string_view name, std::optional<Extent> fallback = {}) {
-    const std::int64_t value = fallback ? m.get_or<std::int64_t>(key(name), *fallback) : m.get<std::int64_t>(key(name));
-    if (value < 0 || value > kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
-    return Extent{value};
-  };
+  const GgufKeys key(m, c);
   // Newer files describe the cached rows by the usual keys, as those of one head, and keep the products of keys and values apart.
   const bool is_apart = m.contains(key("attention.key_length_mla"));
   c.kv_heads = c.heads;
-  c.head_dim = size(is_apart ? "attention.key_length_mla" : "attention.key_length");
-  c.latent = {.rank = size("attention.kv_lora_rank"),
-              .query_rank = size("attention.q_lora_rank", 0),
-              .value_dim = size(is_apart ? "attention.value_length_mla" : "attention.value_length"),
+  c.head_dim = key.size(is_apart ? "attention.key_length_mla" : "attention.key_length");
+  c.latent = {.rank = key.size("attention.kv_lora_rank"),
+              .query_rank = key.size("attention.q_lora_rank", 0),
+              .value_dim = key.size(is_apart ? "attention.value_length_mla" : "attention.value_length"),
               .joins_products = !is_apart};
   c.rope_scaling.attention_factor = 1;
   c.attention_scale = latent_scale(c, m.get_or<double>(key("rope.scaling.yarn_log_multiplier"), 0));
@@ -52,26 +46,29 @@ void read_gguf_deepseek(const io::GgufMetadata& m, ModelConfig& c) {
 
 }  // namespace
 
+Extent GgufKeys::size(std::string_view name, std::optional<Extent> fallback) const {
+  const std::string key = (*this)(name);
+  const std::int64_t value =
+      fallback ? metadata_.get_or<std::int64_t>(key, *fallback) : metadata_.get<std::int64_t>(key);
+  if (value < 0 || value > kSizeMax)
+    throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", source_, key, value, kSizeMax));
+  return Extent{value};
+}
+
 void read_gguf_mixture(const io::GgufMetadata& m, ModelConfig& c) {
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
-  const auto size = [&](std::string_view name, Extent fallback) {
-    const std::int64_t value = m.get_or<std::int64_t>(key(name), fallback);
-    if (value < 0 || value > kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
-    return Extent{value};
-  };
-  c.shared_intermediate = size("expert_shared_count", 0) * c.expert_intermediate;
+  const GgufKeys key(m, c);
+  c.shared_intermediate = key.size("expert_shared_count", 0) * c.expert_intermediate;
   c.expert_weights_are_shares = m.get_or<bool>(key("expert_weights_norm"), false);
-  const Extent gating = size("expert_gating_func", 1);
+  const Extent gating = key.size("expert_gating_func", 1);
   if (gating != 1 && gating != 2)
     throw FileError(fmt::format("{}: {} is {}; known are 1 (softmax) and 2 (sigmoid)", c.source,
                                 key("expert_gating_func"), gating));
   c.routing = {.is_sigmoid = gating == 2,
-               .groups = std::max<Extent>(size("expert_group_count", 1), 1),
-               .groups_used = std::max<Extent>(size("expert_group_used_count", 1), 1),
+               .groups = std::max<Extent>(key.size("expert_group_count", 1), 1),
+               .groups_used = std::max<Extent>(key.size("expert_group_used_count", 1), 1),
                .factor = m.get_or<double>(key("expert_weights_scale"), 1)};
   if (c.routing.factor == 0) c.routing.factor = 1;
-  const Extent first = size("leading_dense_block_count", 0), step = size("interleave_moe_layer_step", 1);
+  const Extent first = key.size("leading_dense_block_count", 0), step = key.size("interleave_moe_layer_step", 1);
   std::vector<bool> with_experts;
   for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first && (step == 0 || (i + 1) % step == 0));
   set_expert_layers(c, std::move(with_experts));

@@ -1,10 +1,28 @@
 // Parts of configurations in GGUF files.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+
 #include "io/gguf_metadata.hpp"
 #include "llm/config.hpp"
 
 namespace weft::llm {
+
+/// Keys of an architecture, as "llama.block_count".
+class GgufKeys {
+ public:
+  GgufKeys(const io::GgufMetadata& metadata, const ModelConfig& config)
+      : metadata_(metadata), architecture_(config.architecture), source_(config.source) {}
+  std::string operator()(std::string_view name) const { return architecture_ + '.' + std::string(name); }
+  /// A size. Without a fallback the key must be there. FileError for one that is out of range.
+  Extent size(std::string_view name, std::optional<Extent> fallback = {}) const;
+
+ private:
+  const io::GgufMetadata& metadata_;
+  std::string architecture_, source_;
+};
 
 /// How experts are chosen, in which layers they are, and how wide the one of all tokens is. Behind the sizes.
 void read_gguf_mixture(const io::GgufMetadata& metadata, ModelConfig& config);

@@ -13,7 +13,7 @@ namespace {
 
 class Family2025 {
  public:
-  Family2025(const io::GgufMetadata& m, ModelConfig& c) : m_(m), c_(c) {}
+  Family2025(const io::GgufMetadata& m, ModelConfig& c) : m_(m), c_(c), keys_(m, c) {}
 
   void read() {
     const std::string& name = c_.architecture;
@@ -47,14 +47,8 @@ class Family2025 {
   }
 
  private:
-  std::string key(std::string_view name) const { return fmt::format("{}.{}", c_.architecture, name); }
-  Extent size(std::string_view name, std::optional<Extent> fallback = {}) const {
-    const std::int64_t value =
-        fallback ? m_.get_or<std::int64_t>(key(name), *fallback) : m_.get<std::int64_t>(key(name));
-    if (value < 0 || value > kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c_.source, key(name), value, kSizeMax));
-    return Extent{value};
-  }
+  std::string key(std::string_view name) const { return keys_(name); }
+  Extent size(std::string_view name, std::optional<Extent> fallback = {}) const { return keys_.size(name, fallback); }
 
   /// What GGUF has no keys for is as Meta's models have it.
   void llama4() {
@@ -138,6 +132,7 @@ class Family2025 {
 
   const io::GgufMetadata& m_;
   ModelConfig& c_;
+  const GgufKeys keys_;
 };
 
 }  // namespace

@@ -43,19 +43,15 @@ bool is_gguf_hybrid(std::string_view architecture) {
 }
 
 void read_gguf_hybrid(const io::GgufMetadata& m, ModelConfig& c) {
-  const auto key = [&](std::string_view name) { return fmt::format("{}.{}", c.architecture, name); };
-  const auto size = [&](std::string_view name) {
-    const std::int64_t value = m.get<std::int64_t>(key(name));
-    if (value < 0 || value > kSizeMax)
-      throw FileError(fmt::format("{}: {} is {}, not from 0 to {}", c.source, key(name), value, kSizeMax));
-    return Extent{value};
-  };
+  const GgufKeys key(m, c);
   StateSpace& s = c.state_space;
   if (c.architecture.starts_with("lfm2")) {  // short convolutions, which keep their last inputs alone
-    s = {.inner = c.hidden, .kernel = size("shortconv.l_cache")};
+    s = {.inner = c.hidden, .kernel = key.size("shortconv.l_cache")};
   } else {
-    s = {.inner = size("ssm.inner_size"), .states = size("ssm.state_size"), .kernel = size("ssm.conv_kernel")};
-    (c.architecture == "jamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
+    s = {.inner = key.size("ssm.inner_size"),
+         .states = key.size("ssm.state_size"),
+         .kernel = key.size("ssm.conv_kernel")};
+    (c.architecture == "jamba" ? s.rank : s.heads) = key.size("ssm.time_step_rank");
   }
   if (s.heads > 0) s.groups = m.get_or<std::int64_t>(key("ssm.group_count"), 1);
   const std::vector<Extent> keys = of_layers(m, key("attention.head_count_kv"), c.layers),

@@ -12,6 +12,7 @@
 #include "base/xxh64.hpp"
 #include "encoder/config.hpp"
 #include "encoder/heads.hpp"
+#include "tune/json_lines.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
 #include "weft/tune_encoder.hpp"
@@ -62,20 +63,13 @@ class EncoderLines {
  public:
   EncoderLines(const fs::path& file, const fs::path& model, std::optional<Objective> objective,
                const std::vector<std::string>& classes)
-      : file_(file.string()), model_(model), objective_(objective), known_(classes) {}
+      : file_(file.string()), lines_(file), model_(model), objective_(objective), known_(classes) {}
 
   EncoderExamples read(std::string_view text) {
-    for (std::size_t begin = 0; begin < text.size();) {
-      ++line_;
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string_view line = text.substr(begin, end - begin);
-      begin = end + 1;
-      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      const Json json = parse_json(line, where(), {.max_bytes = std::uint64_t{64} << 20});
-      if (!json.is_object()) refuse("the line is no object");
-      take(json);
-    }
-    if (made_.all.empty()) throw FileError(fmt::format("{}: there is no example in it", file_));
+    lines_.each(text, [&](const Json& line) {
+      if (!line.is_object()) refuse("the line is no object");
+      take(line);
+    });
     made_.objective = *objective_;
     if (has_classes(*objective_)) number_classes();
     if (*objective_ == Objective::regression || *objective_ == Objective::cross_encoder) {
@@ -86,8 +80,7 @@ class EncoderLines {
   }
 
  private:
-  std::string where() const { return fmt::format("{}: line {}", file_, line_); }
-  [[noreturn]] void refuse(const std::string& fact) const { throw FileError(fmt::format("{}: {}", where(), fact)); }
+  [[noreturn]] void refuse(const std::string& fact) const { lines_.refuse(fact); }
 
   /// What the first line says; later ones must fit it.
   Objective objective_of(const Json& line) const {
@@ -254,10 +247,11 @@ class EncoderLines {
   }
 
   const std::string file_;
+  JsonLines lines_;
   const fs::path model_;
   std::optional<Objective> objective_;
   const std::vector<std::string> known_;
-  std::int64_t line_ = 0, most_ = -1;
+  std::int64_t most_ = -1;
   std::optional<bool> are_numbers_;
   std::vector<Labels> labels_;  // of each example
   EncoderExamples made_;

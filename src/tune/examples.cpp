@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/file.hpp"
 #include "base/json.hpp"
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
 #include "base/xxh64.hpp"
+#include "tune/json_lines.hpp"
 #include "weft/error.hpp"
 #include "weft/tune.hpp"
 
@@ -27,24 +29,15 @@ bool holds_lines(const fs::path& file) {
 class LineReader {
  public:
   LineReader(const fs::path& file, const llm::Model& model, Extent context)
-      : file_(file.string()), model_(model), context_(context) {}
+      : lines_(file), model_(model), context_(context) {}
 
   Examples read(std::string_view text) {
-    for (std::size_t begin = 0; begin < text.size();) {
-      ++line_;
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const std::string_view line = text.substr(begin, end - begin);
-      begin = end + 1;
-      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      take(parse_json(line, where(), {.max_bytes = std::uint64_t{64} << 20}));
-    }
-    if (seen_ == 0) throw FileError(fmt::format("{}: there is no example in it", file_));
+    lines_.each(text, [&](const Json& line) { take(line); });
     return std::move(examples_);
   }
 
  private:
-  std::string where() const { return fmt::format("{}: line {}", file_, line_); }
-  [[noreturn]] void refuse(const std::string& fact) const { throw FileError(fmt::format("{}: {}", where(), fact)); }
+  [[noreturn]] void refuse(const std::string& fact) const { lines_.refuse(fact); }
 
   std::string text_of(const Json& object, const char* key, bool is_required = true) const {
     const auto found = object.find(key);
@@ -62,9 +55,10 @@ class LineReader {
           "the line is no object; write {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...}, {\"text\": "
           "...} or {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}");
     const bool is_preference = line.contains("chosen") || line.contains("rejected");
-    if (seen_++ > 0 && is_preference != are_preferences_)
+    if (are_preferences_.value_or(is_preference) != is_preference)
       refuse(fmt::format("the line is {}, and those before it are {}; put preferences into a file of their own",
-                         is_preference ? "a preference" : "an example", are_preferences_ ? "preferences" : "examples"));
+                         is_preference ? "a preference" : "an example",
+                         *are_preferences_ ? "preferences" : "examples"));
     are_preferences_ = is_preference;
     if (is_preference)
       add(preference_of(line));
@@ -254,11 +248,10 @@ class LineReader {
     if (chosen && rejected) examples_.preferences.push_back(std::move(preference));
   }
 
-  const std::string file_;
+  JsonLines lines_;
   const llm::Model& model_;
   const Extent context_;
-  std::int64_t line_ = 0, seen_ = 0;  // seen_: lines that are not empty
-  bool are_preferences_ = false;
+  std::optional<bool> are_preferences_;  // as the first line says
   Examples examples_;
 };
 

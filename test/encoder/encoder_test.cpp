@@ -323,6 +323,22 @@ TEST(Encoder, GgufFilesOfRerankersGiveTheirLogits) {
   expect_as_golden(model, test::encoder_case("roberta-classes"), 2e-5);
 }
 
+// transformers writes no names where classes have those of its default, nor the number where it is two.
+TEST(Encoder, ClassesWithoutNames) {
+  const TemporaryFolder folder;
+  Json c = test::encoder_case("bert-classes");
+  c["files"]["config.json"].erase("id2label");
+  c["files"]["config.json"]["num_labels"] = 3;
+  test::put_encoder(c, "bert-classes", folder.path());
+  const Model model = load(folder.path(), {.device = kCpu});
+  EXPECT_EQ(model.classes(), (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
+  const std::vector<std::string> texts{"w5 w6", "w7"};
+  EXPECT_EQ(model.logits(texts).to_vector<float>(), tiny("bert-classes").logits(texts).to_vector<float>());
+  const auto without = [](Json& json) { json.erase("id2label"); };
+  EXPECT_NE(error_of("bert-classes", "config.json", without).find("classifier.weight is [3, 32]"), std::string::npos)
+      << error_of("bert-classes", "config.json", without);
+}
+
 TEST(Encoder, FoldersOfEncodersAreKnown) {
   const TemporaryFolder folder;
   const Json c = test::encoder_case("bert-classes");
