@@ -127,7 +127,9 @@ TEST(History, OfATrainingLoopThatLooksAtItsLossIsLetGo) {
       const Tensor loss = sum(square(w - x));
       backward(loss);
       EXPECT_GE(loss.item<float>(), 0);
-      if (looks_at_gradients) EXPECT_EQ(w.grad().to_vector<float>().size(), 2u);
+      if (looks_at_gradients) {
+        EXPECT_EQ(w.grad().to_vector<float>().size(), 2u);
+      }
       w -= 0.25 * w.grad();
       w.clear_grad();
       most = std::max(most, graph::live_node_count());
