@@ -20,7 +20,7 @@ P, Q = (DRAW.random((5, 7)).astype("f4") for _ in range(2))
 K = DRAW.integers(0, 7, 5)
 SIGNS = np.sign(Q - 0.5)
 
-# name -> a function of nn.functional (F) and of what makes a tensor (t)
+# name -> a function of nn.functional (F) and of the maker of tensors (t)
 FUNCTIONS = {
     "pad": lambda F, t: F.pad(t(X), (1, 2, 0, 1)), "pad, negative": lambda F, t: F.pad(t(X), (-1, 2), value=3.0), "pad, reflect": lambda F, t: F.pad(t(X), (1, 1, 2, 2), mode="reflect"),
     "unfold": lambda F, t: F.unfold(t(X), 3, 1, 1, 2), "fold": lambda F, t: F.fold(F.unfold(t(X), 2), (6, 6), 2),

@@ -26,12 +26,12 @@ enum class Pooling : std::uint8_t { first, last, mean, max, weighted_mean, scale
 struct Dropouts {
   double embeddings = 0;       ///< of the first states
   double shares = 0;           ///< of attention
-  double attention = 0;        ///< of what attention gives
-  double inside = 0, mlp = 0;  ///< of what the last product of the MLP reads, and gives
+  double attention = 0;        ///< of the output of attention
+  double inside = 0, mlp = 0;  ///< of the input and the output of the MLP's last product
   double states = 0;           ///< of the last states
-  double classes = 0;          ///< of what the product of the classes of a text reads,
-  double token_classes = 0;    ///< and that of the classes of tokens
-  bool has_dense = false;      ///< the product before that of the classes reads through `classes`, too
+  double classes = 0;          ///< of the input of the product for classes of a text,
+  double token_classes = 0;    ///< and of that for classes of tokens
+  bool has_dense = false;      ///< `classes` also applies to the product before that one
 };
 
 /// A transformer that sees texts in both directions. Layers are x + attention, x + MLP, with norms behind the sums, or before

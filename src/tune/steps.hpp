@@ -1,4 +1,4 @@
-// Updates of what trains: gradients of a batch, their mean over batches, AdamW, and the compiled functions of these.
+// Updates of the weights that train: gradients of a batch, their mean over batches, AdamW, and the compiled functions of these.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class Steps {
   std::uint64_t trained_bytes(std::int64_t numbers) const;
   double loss_scale() const { return scale_ ? scale_->value() : 1; }
 
-  /// The state of the optimiser, of the loss scale and of random numbers, beside that of what trains.
+  /// The state of the optimiser, of the loss scale and of random numbers, beside that of the weights.
   nn::StateDict state_dict(std::span<const nn::NamedVariable> trained) const;
   void load_state_dict(std::span<const nn::NamedVariable> trained, const nn::StateDict& state);
 
