@@ -50,7 +50,7 @@ struct Examples {
 ///   {"text": "..."}                                           all of it counts, and the token that ends texts behind it
 /// Or each line is a preference: {"prompt": ..., "chosen": ..., "rejected": ...}. The prompt is a text, and the answers are texts, each with
 /// the token that ends texts behind it; or the prompt, which may also be called "messages", is a list of messages, and each answer a list of
-/// messages, one message, or the text of what the assistant says. Without a prompt, the text that both answers begin with is the prompt.
+/// messages, one message, or the text of the assistant's answer. Without a prompt, the text that both answers begin with is the prompt.
 /// Any other file is one text, cut into examples of the context; all of it counts.
 /// Errors: FileError that names file and line; UsageError for conversations and a model without a template, or a context below 2.
 Examples read_examples(const std::filesystem::path& file, const llm::Model& model, Extent context);

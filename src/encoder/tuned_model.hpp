@@ -1,4 +1,4 @@
-// A text encoder whose weights are Variables: what trains, the passes over it, and the folder that comes of it.
+// A text encoder whose weights are Variables: its head, the passes that train it, and the folder that it is written to.
 #pragma once
 
 #include <filesystem>

@@ -9,7 +9,7 @@ namespace {
 
 class StreamedLayer {
  public:
-  explicit StreamedLayer(GraphBuilder& b) : b_(b), c_(b.config()), windowed_(windowed_layers(c_)) {}
+  explicit StreamedLayer(GraphBuilder& b) : b_(b), c_(b.config()), attention_(b) {}
 
   /// The states before the first layer: the embeddings, and products of them that are made as large.
   std::string all_streams(const std::string& x) {
@@ -41,7 +41,7 @@ class StreamedLayer {
     const std::string laurel = b_.binary(
         "laurel", OpType::add, h,
         b_.rms_norm("laurel_norm", b_.linear("laurel_right", b_.linear("laurel_left", h, s.rank), c_.hidden)));
-    const std::string a = b_.binary("resid1", OpType::add, active, b_.rms_norm("norm1_after", attention(h)));
+    const std::string a = b_.binary("resid1", OpType::add, active, b_.rms_norm("norm1_after", attention_.of(h)));
     const std::string x = scaled("laurel_mean", b_.binary("laurel_added", OpType::add, a, laurel), std::sqrt(0.5));
     const std::string y = b_.binary("resid2", OpType::add, x, b_.rms_norm("norm2_after", mlp(b_.rms_norm("norm2", x))));
     const std::string corrected = correct(predicted, active, y);
@@ -101,26 +101,6 @@ class StreamedLayer {
     return b_.binary("altup_corrected", OpType::add, predicted, moves);
   }
 
-  std::string attention(const std::string& x) {
-    const Extent width = c_.head_dim, from = layer_of_keys(c_, windowed_, b_.layer());
-    const bool is_local = windowed_[static_cast<std::size_t>(b_.layer())], has_keys = from == b_.layer();
-    const auto turned = [&](std::string_view id, const std::string& of, Extent heads) {
-      return b_.turned(id, of, heads, RopePairs::halves, is_local);
-    };
-    const std::string q = turned(
-        "q_rope", b_.rms_norm("q_norm", b_.linear("q", x, c_.heads * width, Bias::if_present), 0, width), c_.heads);
-    KeysValues& of_kind = is_local ? local_ : global_;
-    if (has_keys) {
-      const Extent keys = c_.kv_heads * width;
-      of_kind.k =
-          turned("k_rope", b_.rms_norm("k_norm", b_.linear("k", x, keys, Bias::if_present), 0, width), c_.kv_heads);
-      of_kind.v = b_.unit_norm("v_unit", b_.linear("v", x, keys, Bias::if_present), c_.norm_eps, width);
-    }
-    const std::string y = b_.attend(q, of_kind.k, of_kind.v, c_.heads, c_.kv_heads, 1,
-                                    {.local = is_local, .keys_of = has_keys ? -1 : from});
-    return b_.linear("o", y, c_.hidden, Bias::if_present);
-  }
-
   std::string mlp(const std::string& x) {
     std::string gate = b_.linear("gate", x, c_.intermediate);
     const double deviations =
@@ -129,13 +109,9 @@ class StreamedLayer {
     return b_.gate_and_up(gate, b_.linear("up", x, c_.intermediate), activation_of(c_, "gelu_tanh"));
   }
 
-  struct KeysValues {
-    std::string k, v;
-  };
   GraphBuilder& b_;
   const ModelConfig& c_;
-  std::vector<bool> windowed_;
-  KeysValues local_, global_;  // of the last layer of each kind that has some
+  AttentionOfTwoKinds attention_;
 };
 
 }  // namespace

@@ -7,6 +7,24 @@
 #include "weft/error.hpp"
 
 namespace weft::llm {
+namespace {
+
+/// Whether each layer sees a window.
+std::vector<bool> windowed_layers(const ModelConfig& c) {
+  if (c.window == 0) return std::vector<bool>(static_cast<std::size_t>(c.layers), false);
+  return c.local_layers;
+}
+
+/// The layer whose keys and values layer `i` reads: itself, or the last of its kind among those that have some.
+Extent layer_of_keys(const ModelConfig& c, const std::vector<bool>& windowed, Extent i) {
+  const Extent with_keys = c.layers - c.layers_without_keys;
+  if (i < with_keys) return i;
+  for (Extent from = with_keys; from-- > 0;)
+    if (windowed[static_cast<std::size_t>(from)] == windowed[static_cast<std::size_t>(i)]) return from;
+  throw FileError(fmt::format("{}: layer {} has no keys, and no layer of its kind before it has some", c.source, i));
+}
+
+}  // namespace
 
 std::string layer_inputs(GraphBuilder& b, const std::string& x) {
   const ModelConfig& c = b.config();
@@ -29,17 +47,30 @@ std::string layer_input_added(GraphBuilder& b, const std::string& x, const std::
                     b.linear("layer_projection", b.binary("layer_gated", OpType::mul, gate, own), c.hidden));
 }
 
-std::vector<bool> windowed_layers(const ModelConfig& c) {
-  if (c.window == 0) return std::vector<bool>(static_cast<std::size_t>(c.layers), false);
-  return c.local_layers;
-}
+AttentionOfTwoKinds::AttentionOfTwoKinds(GraphBuilder& b) : b_(b), c_(b.config()), windowed_(windowed_layers(c_)) {}
 
-Extent layer_of_keys(const ModelConfig& c, const std::vector<bool>& windowed, Extent i) {
-  const Extent with_keys = c.layers - c.layers_without_keys;
-  if (i < with_keys) return i;
-  for (Extent from = with_keys; from-- > 0;)
-    if (windowed[static_cast<std::size_t>(from)] == windowed[static_cast<std::size_t>(i)]) return from;
-  throw FileError(fmt::format("{}: layer {} has no keys, and no layer of its kind before it has some", c.source, i));
+std::string AttentionOfTwoKinds::of(const std::string& x) {
+  const Extent from = layer_of_keys(c_, windowed_, b_.layer());
+  const bool is_local = windowed_[static_cast<std::size_t>(b_.layer())], has_keys = from == b_.layer();
+  const bool has_usual_heads = is_local || c_.global_head_dim == 0;
+  const Extent width = has_usual_heads ? c_.head_dim : c_.global_head_dim,
+               kv_heads = has_usual_heads ? c_.kv_heads : c_.global_kv_heads;
+  const auto turned = [&](std::string_view id, const std::string& of, Extent heads) {
+    return b_.turned(id, of, heads, RopePairs::halves, is_local);
+  };
+  const std::string q = turned(
+      "q_rope", b_.rms_norm("q_norm", b_.linear("q", x, c_.heads * width, Bias::if_present), 0, width), c_.heads);
+  KeysValues& of_kind = is_local ? local_ : global_;
+  if (has_keys) {
+    const std::string k = b_.linear("k", x, kv_heads * width, Bias::if_present);
+    const std::string v =
+        !is_local && c_.global_keys_are_values ? k : b_.linear("v", x, kv_heads * width, Bias::if_present);
+    of_kind.k = turned("k_rope", b_.rms_norm("k_norm", k, 0, width), kv_heads);
+    of_kind.v = b_.unit_norm("v_unit", v, c_.norm_eps, width);
+  }
+  const std::string y =
+      b_.attend(q, of_kind.k, of_kind.v, c_.heads, kv_heads, 1, {.local = is_local, .keys_of = has_keys ? -1 : from});
+  return b_.linear("o", y, c_.hidden, Bias::if_present);
 }
 
 }  // namespace weft::llm

@@ -13,9 +13,21 @@ std::string layer_inputs(GraphBuilder& b, const std::string& x);
 /// What the layer makes of x and of its part of those inputs.
 std::string layer_input_added(GraphBuilder& b, const std::string& x, const std::string& inputs);
 
-/// Whether each layer sees a window.
-std::vector<bool> windowed_layers(const ModelConfig& config);
-/// The layer whose keys and values layer `i` reads: itself, or the last of its kind among those that have some.
-Extent layer_of_keys(const ModelConfig& config, const std::vector<bool>& windowed, Extent i);
+/// Attention of layers that see a window and of those that see everything, whose heads may be others. Each kind keeps the names of the
+/// last keys and values that it made, for the last layers, which have none of their own.
+class AttentionOfTwoKinds {
+ public:
+  explicit AttentionOfTwoKinds(GraphBuilder& b);
+  std::string of(const std::string& x);
+
+ private:
+  struct KeysValues {
+    std::string k, v;
+  };
+  GraphBuilder& b_;
+  const ModelConfig& c_;
+  const std::vector<bool> windowed_;
+  KeysValues local_, global_;
+};
 
 }  // namespace weft::llm

@@ -16,4 +16,9 @@ inline std::string as_place(const kernel::Operand& indices, const std::string& i
   return indices.type == DType::u32 ? index : "bitcast<u32>(" + index + ")";
 }
 
+/// The bits of an operand's elements, of 32 bits each.
+inline kernel::Operand words_of(const kernel::Operand& operand) {
+  return {operand.buffer, DType::u32, operand.offset, operand.count};
+}
+
 }  // namespace weft::webgpu

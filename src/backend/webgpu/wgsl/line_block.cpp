@@ -51,8 +51,7 @@ bool turns_columns(const AxisLines& along, const Target& target, const BlockNeed
 }
 
 int LineBlockWriter::bind(const kernel::Operand& operand, bool written) {
-  const kernel::Operand words{operand.buffer, DType::u32, operand.offset, operand.count};
-  const int handle = bindings_.add(words, written);
+  const int handle = bindings_.add(words_of(operand), written);
   bindings_.forbid_vectors(handle);
   return handle;
 }

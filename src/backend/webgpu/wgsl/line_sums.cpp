@@ -39,10 +39,6 @@ void use_fixed_point(ShaderPieces& shader) {
   for (const char* helper : {"fixed_scale", "fixed_part", "fixed_special", "fixed_value"}) shader.helpers.use(helper);
 }
 
-kernel::Operand words_of(const kernel::Operand& operand) {
-  return {operand.buffer, DType::u32, operand.offset, operand.count};
-}
-
 /// The elements of `operand` that belong to `count` of its `outer` slices, from slice `first` on.
 kernel::Operand slices_of(const kernel::Operand& operand, Extent outer, Extent first, Extent count) {
   const Extent each = operand.count / outer;

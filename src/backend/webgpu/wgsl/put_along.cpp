@@ -61,7 +61,7 @@ RenderedDispatch put_in_workgroup_memory(const kernel::CallKernel& kernel, const
 /// Positions in memory: zeros, and then a thread for each index.
 void render_last_in_memory(const std::string& name, const kernel::Operand& indices, const kernel::Operand& result,
                            const AxisLines& along, const Target& target, Scratch& scratch, Rendered& rendered) {
-  const kernel::Operand words{result.buffer, DType::u32, result.offset, result.count};
+  const kernel::Operand words = words_of(result);
   render_zeros(name + ".clear", words, target, scratch, rendered);
   const Extent count = along.outer * along.taken * along.inner;
   if (count == 0) return;
