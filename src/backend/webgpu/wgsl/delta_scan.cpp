@@ -21,10 +21,10 @@ constexpr Extent kDeltaStretch = 8;   // steps whose q and k are in workgroup me
 
 /// A workgroup has some columns of a head's states for all steps. A thread has some keys of a column; the threads of a column add up
 /// what they know of v once a step, and y once a stretch of steps.
-class DeltaScanWriter : ScanWriter {
+class DeltaScanWriter : SequenceScanWriter {
  public:
   DeltaScanWriter(const CallKernel& kernel, const Target& target, bool cached)
-      : ScanWriter(kernel, target, cached),
+      : SequenceScanWriter(kernel, target, cached),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         groups_(kernel.shapes[0][2]),

@@ -23,10 +23,10 @@ constexpr Extent kShortText = 8;     // steps that a thread of a convolution tak
 /// A thread has some states of a channel for all steps; as many threads as a channel needs are neighbours. The workgroup's
 /// channels belong to one group, so they read the same b and c, which a stretch of steps finds in workgroup memory. Parts of y are
 /// summed once a stretch.
-class StateScanWriter : ScanWriter {
+class StateScanWriter : SequenceScanWriter {
  public:
   StateScanWriter(const CallKernel& kernel, const Target& target, bool cached)
-      : ScanWriter(kernel, target, cached),
+      : SequenceScanWriter(kernel, target, cached),
         batch_(kernel.shapes[0][0]),
         steps_(kernel.shapes[0][1]),
         heads_(kernel.shapes[0][2]),

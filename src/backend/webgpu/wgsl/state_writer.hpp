@@ -71,7 +71,7 @@ class StateWriter {
 inline constexpr std::size_t kScanState = 5;  // the operand of a scan that is the state before the first step
 
 /// A scan: five operands of steps, then the state; results are the state after the last step, and y.
-class ScanWriter : protected StateWriter {
+class SequenceScanWriter : protected StateWriter {
  protected:
   using StateWriter::StateWriter;
 
