@@ -21,9 +21,9 @@ constexpr int kMaxNesting = 64;  // of functions and graphs in a run
 const std::map<std::pair<std::string_view, std::string_view>, const Operator*>& operator_table() {
   static const auto* table = [] {
     auto* made = new std::map<std::pair<std::string_view, std::string_view>, const Operator*>;
-    for (const auto rows :
-         {math_operators(), shape_operators(), index_operators(), network_operators(), recurrent_operators(),
-          resampling_operators(), quantised_operators(), loss_operators(), making_operators(), control_operators()})
+    for (const auto rows : {math_operators(), shape_operators(), index_operators(), network_operators(),
+                            recurrent_operators(), resampling_operators(), quantised_operators(), loss_operators(),
+                            making_operators(), spectral_operators(), control_operators()})
       for (const Operator& row : rows) made->emplace(std::pair("", row.type), &row);
     for (const std::string_view type : {"Adagrad", "Adam", "Momentum"}) {
       const auto found = made->extract({"", type});

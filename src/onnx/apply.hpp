@@ -62,6 +62,7 @@ std::span<const Operator> resampling_operators();
 std::span<const Operator> quantised_operators();
 std::span<const Operator> loss_operators();
 std::span<const Operator> making_operators();
+std::span<const Operator> spectral_operators();
 std::span<const Operator> control_operators();
 
 /// Names and their values, in a graph or in the call of a function.
