@@ -205,6 +205,7 @@ void bind_voice(nb::module_& m) {
                         bool is_phonemes) { return self.model.encode(text, is_phonemes); })
       .def("rate", [](const PythonVoice& self) { return self.model.rate(); })
       .def("speakers", [](const PythonVoice& self) { return self.model.speakers(); })
+      .def("speaker_names", [](const PythonVoice& self) { return self.model.speaker_names(); })
       .def("describe", [](const PythonVoice& self) { return self.model.describe(); });
   m.def(
       "_load_voice",

@@ -183,7 +183,7 @@ class Voice:
         self._native = native
 
     def speak(self, text: str, **options: Any) -> Sound:
-        """Speaks a text sentence by sentence. Options: rate (above 1: faster), noise and duration_noise (how much the voice varies), speaker,
+        """Speaks a text sentence by sentence. Options: rate (above 1: faster), noise and duration_noise (how much the voice varies), speaker (number or name),
         seed, pause (seconds between sentences), is_phonemes. UsageError for options out of range, and for a text without a character
         that the voice knows."""
         return Sound._of(self._native.speak(text, options))
@@ -204,6 +204,11 @@ class Voice:
     @property
     def speakers(self) -> int:
         return int(self._native.speakers())
+
+    @property
+    def speaker_names(self) -> list[str]:
+        """In the order of their numbers; empty if they have none."""
+        return list(self._native.speaker_names())
 
     def __repr__(self) -> str:
         return str(self._native.describe())

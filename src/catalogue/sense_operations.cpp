@@ -111,9 +111,14 @@ SpeechModel load_speech(const std::filesystem::path& path) {
   return speech::load_transcriber(path);
 }
 Value describe_speech(const SpeechModel& model) {
-  if (const auto* voice = std::get_if<speech::Voice>(&model))
-    return Value::object(
-        {{"kind", "voice"}, {"rate", voice->rate()}, {"speakers", voice->speakers()}, {"text", voice->describe()}});
+  if (const auto* voice = std::get_if<speech::Voice>(&model)) {
+    const std::vector<std::string> names = voice->speaker_names();
+    return Value::object({{"kind", "voice"},
+                          {"rate", voice->rate()},
+                          {"speakers", voice->speakers()},
+                          {"speaker_names", Value::Array(names.begin(), names.end())},
+                          {"text", voice->describe()}});
+  }
   if (const auto* detector = std::get_if<speech::Detector>(&model))
     return Value::object({{"kind", "detector"}, {"text", detector->describe()}});
   const auto& transcriber = std::get<speech::Transcriber>(model);
@@ -137,7 +142,7 @@ constexpr const char* kTranscribeProperties = R"(
 constexpr const char* kSpeakProperties = R"(
   "text": {"type": "string", "minLength": 1, "maxLength": 65536}, "rate": {"type": "number", "description": "above 1: faster"},
   "noise": {"type": "number", "minimum": 0}, "duration_noise": {"type": "number", "minimum": 0},
-  "speaker": {"type": "integer", "minimum": 0}, "seed": {"type": "integer", "minimum": 0},
+  "speaker": {"type": ["integer", "string"], "minimum": 0, "description": "its number or name"}, "seed": {"type": "integer", "minimum": 0},
   "pause": {"type": "number", "minimum": 0, "maximum": 60, "description": "seconds between sentences"}, "is_phonemes": {"type": "boolean"})";
 constexpr const char* kDetectorProperties = R"(
   "threshold": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5}, "speech_min": {"type": "number", "minimum": 0, "description": "seconds; shorter speech is left out"},

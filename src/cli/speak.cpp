@@ -1,6 +1,7 @@
 // weft speak
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -23,7 +24,8 @@ struct SpeakRequest {
   std::filesystem::path file, out;
   speech::SpeakOptions options;
   double rate = 0, noise = -1, duration_noise = -1;  // outside of their ranges: those of the model
-  std::int64_t speaker = 0, seed = 0;
+  std::string speaker = "0";                         // its number or name
+  std::int64_t seed = 0;
   bool stats = false;
 };
 
@@ -40,7 +42,12 @@ int speak(SpeakRequest r) {
   if (r.rate != 0) r.options.rate = r.rate;
   if (r.noise >= 0) r.options.noise = r.noise;
   if (r.duration_noise >= 0) r.options.duration_noise = r.duration_noise;
-  r.options.speaker = r.speaker;
+  const bool is_number =
+      !r.speaker.empty() && std::ranges::all_of(r.speaker, [](char c) { return c >= '0' && c <= '9'; });
+  if (is_number && r.speaker.size() < 10)
+    r.options.speaker = std::stoll(r.speaker);
+  else
+    r.options.speaker_name = r.speaker;
   r.options.seed = static_cast<std::uint64_t>(r.seed);
   r.options.cancel = stop.token();
   const auto start = std::chrono::steady_clock::now();
@@ -62,7 +69,8 @@ void set_up_speak(CLI::App& app, Action& action) {
   app.footer("docs/speech.md describes voices and options.");
   app.add_option(
          "model", r.model.path,
-         std::string("folder of a VITS voice (config.json, vocab.json, safetensors), or a voice of Piper (.onnx)") +
+         std::string(
+             "folder of a VITS voice (config.json, vocab.json, safetensors), or a voice of Piper or Kokoro (.onnx)") +
              kOrName)
       ->required();
   app.add_option("text", r.text, "what to say");
@@ -72,7 +80,8 @@ void set_up_speak(CLI::App& app, Action& action) {
   app.add_option("--noise", r.noise, "how much the voice varies; 0: not at all; otherwise the voice's own");
   app.add_option("--duration-noise", r.duration_noise,
                  "how much the lengths of sounds vary; otherwise the voice's own");
-  app.add_option("--speaker", r.speaker, "number of the speaker, of a model with several")->capture_default_str();
+  app.add_option("--speaker", r.speaker, "number or name of the speaker, of a model with several")
+      ->capture_default_str();
   app.add_option("--seed", r.seed, "the same seed and text give the same sound")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);

@@ -183,9 +183,9 @@ void fourier_transform(A& a) {
   a.give(unsqueeze(movedim(cast(y.re, x.dtype()), {-1}, {axis}), -1));
 }
 
-// Transforms of windows of a signal [N, samples, 1 or 2]: [N, windows, points, 2].
+// Transforms of windows of a signal [N, samples, 1 or 2]: [N, windows, points, 2]. ONNX Runtime, and so its users, also take [N, samples].
 void short_time_transform(A& a) {
-  const Tensor& x = a[0];
+  const Tensor x = a[0].rank() == 2 ? unsqueeze(a[0], -1) : a[0];
   if (x.rank() != 3) a.shape_error("the signal must be [batch, samples, 1 or 2]");
   const Extent step = a.integer_of(1);
   const Tensor window = a.optional(2);

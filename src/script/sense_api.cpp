@@ -217,6 +217,10 @@ Local speak(Engine& engine, JSValueConst self, Arguments arguments) {
   in_time.check();
   return sound_to(engine, sound);
 }
+Local speaker_names_of(Engine& engine, JSValueConst self, Arguments) {
+  const std::vector<std::string> names = model_of<speech::Voice>(engine, self, "speakerNames").speaker_names();
+  return value_to(engine, Value::Array(names.begin(), names.end()));
+}
 Local describe_model(Engine& engine, JSValueConst self, Arguments) {
   auto* const handle = static_cast<SenseHandle*>(static_cast<Handle*>(JS_GetOpaque(self, engine.sense_class)));
   if (!handle) Engine::refuse("toString", inspect(engine, self) + " is not a model");
@@ -246,6 +250,7 @@ void define_senses(Engine& engine) {
   engine.getter(p, "languages", native<languages_of>);
   engine.method(p, "spans", native<spans_in>, 2);
   engine.method(p, "speak", native<speak>, 2);
+  engine.getter(p, "speakerNames", native<speaker_names_of>);
   engine.method(p, "toString", native<describe_model>, 0);
   define_encoders(engine, p);
   Local sight = engine.object();

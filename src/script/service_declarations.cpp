@@ -190,8 +190,9 @@ const std::string_view kServiceDeclarations = R"ts(
       readonly languages: string[];
     }
     interface Voice {
-      speak(text: string, options?: { rate?: number; noise?: number; durationNoise?: number; speaker?: number; seed?: number;
+      speak(text: string, options?: { rate?: number; noise?: number; durationNoise?: number; speaker?: number | string; seed?: number;
         pause?: number; isPhonemes?: boolean }): audio.Sound;
+      readonly speakerNames: string[];
     }
     /** Finds the speech in a sound: pairs of seconds, as the option `speech` takes them. */
     interface Detector {

@@ -187,6 +187,8 @@ SpeechRequest read_speech_request(const Value& body, std::string_view model, con
       if (number < 0 || number >= voice.speakers())
         refuse_field("voice", fmt::format("is {}; the model has {} speakers, from 0 on", number, voice.speakers()));
       request.options.speaker = number;
+    } else if (const auto names = voice.speaker_names(); std::ranges::find(names, name) != names.end()) {
+      request.options.speaker_name = name;
     }
   }
   return request;

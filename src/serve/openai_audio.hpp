@@ -40,7 +40,7 @@ struct SpeechRequest {
   speech::SpeakOptions options;
   enum class Format : std::uint8_t { wav, pcm } format = Format::wav;
 };
-/// Reads the body. `voice` is a number of a speaker, or any name, which is then the first one. Errors: OpenAiError as above.
+/// Reads the body. `voice` is a number or name of a speaker, or any other name, which is then the first one. Errors: OpenAiError as above.
 SpeechRequest read_speech_request(const Value& body, std::string_view model, const speech::Voice& voice);
 /// The bytes: a WAV file, or samples of 16 bits at 24 kHz, as the API says.
 AudioAnswer speech_answer(const SpeechRequest& request, const audio::Sound& sound);

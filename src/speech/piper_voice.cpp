@@ -8,6 +8,7 @@
 #include "base/quote.hpp"
 #include "base/utf8.hpp"
 #include "io/config_keys.hpp"
+#include "speech/seeded_run.hpp"
 #include "speech/voice_engine.hpp"
 #include "weft/error.hpp"
 #include "weft/onnx.hpp"
@@ -15,18 +16,6 @@
 
 namespace weft::speech::detail {
 namespace {
-
-/// Sets the generator of random numbers for a run, and sets it back.
-class SeededRun {
- public:
-  explicit SeededRun(std::uint32_t seed) : before_(random_state().value().eval()) { manual_seed(seed); }
-  ~SeededRun() { random_state().assign(before_); }
-  SeededRun(const SeededRun&) = delete;
-  SeededRun& operator=(const SeededRun&) = delete;
-
- private:
-  Tensor before_;
-};
 
 class PiperVoice : public VoiceEngine {
  public:
@@ -112,8 +101,7 @@ class PiperVoice : public VoiceEngine {
                            {"input_lengths", whole({count}, {1})},
                            {"scales", tensor_from_bytes(scales, {3}, DType::f32, model_.device())}};
     if (speakers_ > 1) inputs.emplace("sid", whole({static_cast<std::int32_t>(o.speaker)}, {1}));
-    // The generator takes 32 bits: sentences of a seed have neighbouring ones.
-    const SeededRun run(static_cast<std::uint32_t>(o.seed ^ (o.seed >> 32)) + 0x9E3779B9u * sentence);
+    const SeededRun run(o.seed, sentence);
     const Tensor sound = model_.run(inputs).begin()->second;
     return cast(reshape(sound, {sound.numel()}), DType::f32).to_vector<float>();
   }

@@ -77,10 +77,14 @@ TranscribeOptions transcribe_options(const Value& options) {
 SpeakOptions speak_options(const Value& options) {
   SpeakOptions o;
   ValueOptions given(options, "speak");
+  const Value* const speaker = options.is_object() ? options.find("speaker") : nullptr;
+  if (speaker && speaker->is_string())
+    given.read("speaker", o.speaker_name);
+  else
+    given.read("speaker", o.speaker);
   given.read("rate", o.rate)
       .read("noise", o.noise)
       .read("duration_noise", o.duration_noise)
-      .read("speaker", o.speaker)
       .read("seed", o.seed)
       .read("pause", o.pause)
       .read("is_phonemes", o.is_phonemes)

@@ -1,9 +1,11 @@
 // The face of voices: texts, and sentences.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/quote.hpp"
 #include "io/model_type.hpp"
 #include "speech/vits_config.hpp"
 #include "speech/voice_engine.hpp"
@@ -13,8 +15,20 @@
 namespace weft::speech {
 namespace {
 
-constexpr Extent kTokensMax = 4096;
-void check(const SpeakOptions& o, Extent speakers) {
+/// The number of the speaker.
+Extent speaker_of(const SpeakOptions& o, const detail::VoiceEngine& engine) {
+  if (o.speaker_name.empty()) return o.speaker;
+  const std::vector<std::string> names = engine.speaker_names();
+  const auto found = std::ranges::find(names, o.speaker_name);
+  if (found != names.end()) return found - names.begin();
+  if (names.empty())
+    throw UsageError(fmt::format("speak: speaker {}; the speakers of this voice have numbers, from 0 to {}",
+                                 quote(o.speaker_name, 60), engine.speakers() - 1));
+  throw UsageError(
+      fmt::format("speak: there is no speaker {}; there are {}", quote(o.speaker_name, 60), fmt::join(names, ", ")));
+}
+
+void check(const SpeakOptions& o, Extent speaker, Extent speakers) {
   const auto require = [](std::optional<double> value, double least, double most, const char* name) {
     if (value && !(*value >= least && *value <= most))
       throw UsageError(fmt::format("speak: {} {}; it must be in [{}, {}]", name, *value, least, most));
@@ -23,28 +37,30 @@ void check(const SpeakOptions& o, Extent speakers) {
   require(o.noise, 0, 10, "a noise of");
   require(o.duration_noise, 0, 10, "a noise of durations of");
   require(o.pause, 0, 60, "a pause in seconds of");
-  if (o.speaker < 0 || o.speaker >= speakers)
-    throw UsageError(fmt::format("speak: speaker {}; the model has {}, from 0 on", o.speaker, speakers));
+  if (speaker < 0 || speaker >= speakers)
+    throw UsageError(fmt::format("speak: speaker {}; the model has {}, from 0 on", speaker, speakers));
 }
 
 }  // namespace
 
 audio::Sound Voice::synthesize(std::span<const std::int32_t> tokens, const SpeakOptions& options,
                                std::uint32_t sentence) const {
-  check(options, speakers());
-  if (tokens.empty() || static_cast<Extent>(tokens.size()) > kTokensMax)
-    throw UsageError(fmt::format("speak: {} tokens; give 1 to {}, as sentences", tokens.size(), kTokensMax));
+  SpeakOptions with = options;
+  with.speaker = speaker_of(options, *engine_);
+  check(options, with.speaker, speakers());
+  if (tokens.empty() || static_cast<Extent>(tokens.size()) > engine_->tokens_max())
+    throw UsageError(fmt::format("speak: {} tokens; give 1 to {}, as sentences", tokens.size(), engine_->tokens_max()));
   for (const std::int32_t token : tokens)
     if (token < 0 || token >= engine_->vocabulary())
       throw UsageError(fmt::format("speak: token {} is outside of the vocabulary of {}", token, engine_->vocabulary()));
-  audio::Sound sound{engine_->synthesize(tokens, options, sentence), 1, rate()};
+  audio::Sound sound{engine_->synthesize(tokens, with, sentence), 1, rate()};
   if (std::any_of(sound.samples.begin(), sound.samples.end(), [](float x) { return !std::isfinite(x); }))
     throw FileError("speak: the voice gives samples that are not numbers; are its weights whole?");
   return sound;
 }
 
 audio::Sound Voice::speak(std::string_view text, const SpeakOptions& options) const {
-  check(options, speakers());
+  check(options, speaker_of(options, *engine_), speakers());
   audio::Sound whole{{}, 1, rate()};
   const auto pause = static_cast<std::size_t>(options.pause * rate());
   std::vector<std::vector<std::int32_t>> sentences;
@@ -74,18 +90,24 @@ std::vector<std::int32_t> Voice::encode(std::string_view text, bool is_phonemes)
 
 int Voice::rate() const { return engine_->rate(); }
 Extent Voice::speakers() const { return engine_->speakers(); }
+std::vector<std::string> Voice::speaker_names() const { return engine_->speaker_names(); }
 Device Voice::device() const { return engine_->device(); }
 std::uint64_t Voice::weight_bytes() const { return engine_->weight_bytes(); }
 std::string Voice::describe() const { return engine_->describe(); }
 
 Voice load_voice(const std::filesystem::path& path, const LoadOptions& options) {
+  std::error_code ignored;
+  if (path.extension() == ".onnx" && std::filesystem::exists(detail::piper_settings(path), ignored))
+    return Voice(detail::load_piper(path, options));
+  if (const auto files = detail::kokoro_files(path)) return Voice(detail::load_kokoro(*files, options));
   return Voice(path.extension() == ".onnx" ? detail::load_piper(path, options) : detail::load_vits(path, options));
 }
 
 bool is_voice(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (path.extension() == ".onnx") return std::filesystem::is_regular_file(detail::piper_settings(path), ignored);
-  return io::model_type_of(path) == "vits";
+  if (path.extension() == ".onnx" && std::filesystem::is_regular_file(detail::piper_settings(path), ignored))
+    return true;
+  return detail::kokoro_files(path) || io::model_type_of(path) == "vits";
 }
 
 }  // namespace weft::speech

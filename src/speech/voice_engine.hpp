@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +23,11 @@ class VoiceEngine {
                                         std::uint32_t sentence) const = 0;
   virtual int rate() const = 0;
   virtual Extent vocabulary() const = 0;
+  /// The most tokens of a sentence.
+  virtual Extent tokens_max() const { return 4096; }
   virtual Extent speakers() const = 0;
+  /// Empty where speakers have only numbers.
+  virtual std::vector<std::string> speaker_names() const { return {}; }
   virtual Device device() const = 0;
   virtual std::uint64_t weight_bytes() const = 0;
   virtual std::string describe() const = 0;
@@ -32,5 +37,12 @@ std::shared_ptr<const VoiceEngine> load_vits(const std::filesystem::path& folder
 std::shared_ptr<const VoiceEngine> load_piper(const std::filesystem::path& file, const LoadOptions& options);
 /// The settings beside a model of Piper.
 std::filesystem::path piper_settings(const std::filesystem::path& file);
+
+struct KokoroFiles {
+  std::filesystem::path model, speakers, config;  // the last one need not exist
+};
+/// The files of a voice of Kokoro, if the path is one.
+std::optional<KokoroFiles> kokoro_files(const std::filesystem::path& path);
+std::shared_ptr<const VoiceEngine> load_kokoro(const KokoroFiles& files, const LoadOptions& options);
 
 }  // namespace weft::speech::detail

@@ -97,6 +97,14 @@ class Spectra(unittest.TestCase):
         self.judge("STFT", [real(2, 130, 2), whole(5), real(20), whole(20)], opset=17, onesided=0)
         self.judge("STFT", [real(1, 1700, 1), whole(160), real(400)], opset=17, onesided=1)
 
+    def test_real_signals_without_their_last_axis(self):
+        # As ONNX Runtime takes them.
+        signal = real(2, 128)
+        inputs = [signal, whole(8), real(16)]
+        found = self.run_weft(model_of("STFT", inputs, 17, {"onesided": 1}), signal)
+        wanted = onnx.reference.ReferenceEvaluator(model_of("STFT", [signal[:, :, None], *inputs[1:]], 17, {"onesided": 1})).run(None, {"x0": signal[:, :, None]})[0]
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5)
+
     def test_mel_weights(self):
         for triangles, length, rate, low, high in ((8, 16, 8192, 0, 4096), (80, 400, 16000, 20, 7600), (3, 64, 8000, 100, 100)):
             self.judge("MelWeightMatrix", [whole(triangles), whole(length), whole(rate), np.float32(low), np.float32(high)], opset=17)

@@ -1,4 +1,4 @@
-// Text to speech: VITS models in the layout of the transformers library, such as the voices of MMS-TTS, and voices of Piper.
+// Text to speech: VITS models in the layout of the transformers library, such as the voices of MMS-TTS, and voices of Piper and Kokoro.
 //
 //   const auto voice = speech::load_voice("mms-tts-eng");
 //   audio::save_wav("hello.wav", voice.speak("Hello there."));
@@ -26,6 +26,7 @@ struct SpeakOptions {
   std::optional<double> noise = {};  ///< deviation of the prior, as a factor: 0 is flat; unset: the model's own
   std::optional<double> duration_noise = {};  ///< the same of the lengths of sounds, of models that draw them
   Extent speaker = 0;                         ///< of a model with several
+  std::string speaker_name = {};              ///< comes before the number, of a model whose speakers have names
   std::uint64_t seed = 0;                     ///< the same seed, text and device give the same sound
   double pause = 0.25;                        ///< seconds of silence between sentences
   bool is_phonemes = false;                   ///< the text is what the model's own front end would have made of it
@@ -50,8 +51,9 @@ class Voice {
   /// The tokens of a text, which is not cut into sentences.
   std::vector<std::int32_t> encode(std::string_view text, bool is_phonemes = false) const;
 
-  int rate() const;         ///< frames per second of the sounds
-  Extent speakers() const;  ///< number of them
+  int rate() const;                                ///< frames per second of the sounds
+  Extent speakers() const;                         ///< number of them
+  std::vector<std::string> speaker_names() const;  ///< in the order of their numbers; empty if they have none
   Device device() const;
   std::uint64_t weight_bytes() const;
   std::string describe() const;  ///< sizes in a line
@@ -63,10 +65,11 @@ class Voice {
 };
 
 /// Loads a folder with config.json (model_type vits), vocab.json and safetensors; tokenizer_config.json is read if it is there. Or a
-/// voice of Piper: a model in ONNX's format, with its settings in a file beside it that adds .json to the name.
+/// voice of Piper: a model in ONNX's format, with its settings in a file beside it that adds .json to the name. Or a voice of Kokoro: a
+/// model in ONNX's format with a file voices*.bin beside it, or a folder with onnx/model.onnx and voices/NAME.bin.
 /// Errors: FileError that names file, place and cure; DeviceError.
 Voice load_voice(const std::filesystem::path& path, const LoadOptions& options = {});
-/// Whether `load_voice` reads it: a folder whose config.json is that of a voice, or a model with settings beside it.
+/// Whether `load_voice` reads it: a folder whose config.json is that of a voice, or a model with settings or speakers beside it.
 bool is_voice(const std::filesystem::path& path);
 
 }  // namespace weft::speech
