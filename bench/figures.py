@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes docs/figures.md and its charts from recorded figures.
+"""Makes docs/figures.md, its charts and the table of the README from recorded figures.
 
-usage: figures.py [--check] [--results FOLDER] [--docs FOLDER]
+usage: figures.py [--check] [--results FOLDER] [--docs FOLDER] [--readme FILE]
 
 A line of FOLDER/*.jsonl (bench/results) is one figure: group, work, unit, weft, perhaps peer and of_peer, machine, date,
 revision. Benchmarks append them when WEFT_BENCH_RECORD names a file (script/bench --record). The newest figure of the same
@@ -20,6 +20,27 @@ from xml.sax.saxutils import escape
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIELDS = {"group": str, "work": str, "unit": str, "weft": (int, float), "machine": str, "date": str, "revision": str}
 PEER = {"peer": str, "of_peer": (int, float)}
+
+# The rows of the README, good and bad ones: the beginning of a machine's name, group, work, and the beginning of a peer's name.
+README_ROWS = [
+    ("NVIDIA H100", "training step", "preset gpt2, f32", "PyTorch"),
+    ("NVIDIA H100", "training step", "preset gpt2, f16", "PyTorch"),
+    ("NVIDIA H100", "training step", "preset char-gpt, f16", "PyTorch"),
+    ("NVIDIA H100", "training step", "preset small, f32", "PyTorch"),
+    ("NVIDIA H100", "fine-tuning by adapters of rank 16", "smollm2-135m, 8 rows of 512, f16", "PyTorch"),
+    ("NVIDIA H100", "fine-tuning by adapters of rank 16", "llama-3.1-8b:Q4_K, 2 rows of 512, f16, layers again", "PyTorch"),
+    ("NVIDIA H100", "mixtures of experts", "8192 rows of 1024, 8 of 64 experts of 512, with gradients", "PyTorch"),
+    ("NVIDIA H100", "embeddings of texts", "BERT base's shape, f16, 64 texts of 10 to 129 tokens", "PyTorch"),
+    ("NVIDIA H100", "recurrent layers", "lstm T 100 N 64 I 256 H 512, with gradients", "PyTorch"),
+    ("NVIDIA H100", "llama-3.1-8b in Q4_K, random weights", "decode after 512 tokens, f16 cache", ""),
+    ("NVIDIA H100", "smollm2-135m in Q4_1, random weights", "decode after 512 tokens, f16 cache", ""),
+    ("AMD EPYC, 2 threads", "training step", "preset small, best", "PyTorch"),
+    ("AMD EPYC, 2 threads", "f32 matrix products", "square nn 1024 x 1024 x 1024", "oneDNN"),
+    ("AMD EPYC, 2 threads", "convolutions of ResNet-18", "[8, 64, 56, 56] to 64 channels by 3 x 3, stride 1, forward", "oneDNN"),
+    ("AMD EPYC, 2 threads", "recurrent layers", "lstm T 64 N 32 I 128 H 256, with gradients", "PyTorch"),
+    ("AMD EPYC, 2 threads", "sorting and scans of floats", "sort, 16 M", "NumPy"),
+]
+BEGIN, END = "<!-- figures: made by bench/figures.py -->\n", "<!-- end of figures -->\n"
 
 
 def keep(**figure):
@@ -66,7 +87,13 @@ def read(folder):
                 if key not in newest or newest[key]["date"] <= figure["date"]:
                     newest.pop(key, None)  # the order of the newest run
                     newest[key] = figure
-    return list(newest.values())
+    # A figure without a peer gives way to one with a peer that is as new.
+    place = lambda f: tuple(f[k] for k in ("group", "work", "unit", "machine"))
+    compared = {}
+    for f in newest.values():
+        if "peer" in f:
+            compared[place(f)] = max(f["date"], compared.get(place(f), ""))
+    return [f for f in newest.values() if "peer" in f or compared.get(place(f), "") < f["date"]]
 
 
 def ratio(figure):
@@ -141,13 +168,37 @@ def pages(figures):
     return files
 
 
+def readme_with(text, figures):
+    """The README with its table of some figures."""
+    rows = ["| machine | work | Weft | peer | ratio |", "|---|---|---|---|---|"]
+    for machine, group, work, peer in README_ROWS:
+        found = [f for f in figures if f["machine"].startswith(machine) and (f["group"], f["work"]) == (group, work)
+                 and f.get("peer", "").startswith(peer)]
+        if not found:
+            sys.exit(f"no figure is recorded for the README's row {machine}, {group}, {work}, {peer}")
+        f = found[0]
+        other = [f"{number(f['of_peer'])} {f['unit']} ({f['peer']})", f"{ratio(f):.2f}"] if "peer" in f else ["", ""]
+        rows.append("| " + " | ".join([machine, f"{group}: {work}", f"{number(f['weft'])} {f['unit']}", *other]) + " |")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not rest or not after:
+        sys.exit(f"the README lacks the lines {BEGIN.strip()} and {END.strip()}")
+    return before + BEGIN + "\n" + "\n".join(rows) + "\n\n" + END + after
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--results", default=f"{HERE}/results")
     parser.add_argument("--docs", default=f"{HERE}/../docs")
+    parser.add_argument("--readme", help="the tree's own README for the tree's own results, otherwise none")
     options = parser.parse_args()
-    made = pages(read(options.results))
+    figures = read(options.results)
+    made = pages(figures)
+    if not options.readme and options.results == parser.get_default("results"):
+        options.readme = f"{HERE}/../README.md"
+    if options.readme:
+        made[os.path.relpath(options.readme, options.docs)] = readme_with(open(options.readme).read(), figures)
     charts = os.path.join(options.docs, "figures")
     there = {f"figures/{name}" for name in (os.listdir(charts) if os.path.isdir(charts) else [])}
     stale = sorted(there - set(made))

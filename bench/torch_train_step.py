@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The peer of bench_train_step: one PyTorch training step of a Weft preset, on the same shapes.
 
-usage: torch_train_step.py [DEVICE [PRESET [SECONDS [PRECISION [compiled]]]]]
+usage: torch_train_step.py [DEVICE [PRESET [SECONDS [PRECISION [compiled|graphs]]]]]
 DEVICE: cpu or cuda; PRESET: tiny, small, char-gpt or gpt2; PRECISION: f32, bf16 or f16 (torch.autocast)
 
-Forward, backward, clipping by norm 1 and AdamW (fused where this PyTorch has it), random tokens; eager, or through
-torch.compile. Prints one line: mean and best milliseconds a step, and the peak resident memory of this process.
+Forward, backward, clipping by norm 1 and AdamW (fused where this PyTorch has it), random tokens; eager, through torch.compile,
+or through torch.compile with graphs of CUDA (reduce-overhead). Prints one line: mean and best milliseconds a step, and the peak resident memory of this process.
 """
 import resource
 import sys
@@ -63,8 +63,8 @@ def main():
     vocabulary = 50257 if preset == "gpt2" else 83  # the characters of a text
     torch.manual_seed(0)
     model = GPT(vocabulary, layers, width, heads, context).to(device)
-    if mode == "compiled":
-        model = torch.compile(model)
+    if mode != "eager":
+        model = torch.compile(model, mode="reduce-overhead" if mode == "graphs" else None)
     narrow = {"bf16": torch.bfloat16, "f16": torch.float16}.get(precision)
     options = {"fused": True} if device != "cpu" or torch.__version__ >= "2.4" else {}
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, **options)

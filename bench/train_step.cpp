@@ -1,5 +1,6 @@
 // One training step of a GPT preset: milliseconds a step, host time, kernels, memory, and on request where the time goes.
-//   bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16]
+//   bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16] [python]
+// python: an interpreter with PyTorch, which does the same step beside it (torch_train_step.py), in every way that it has.
 // high: f32 with products of two halves each (ProductPrecision::high) where the device has matrix units.
 // cold: the time from the start of the program to the end of the first step, with every cache of shaders empty.
 #include <fmt/format.h>
@@ -7,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -43,6 +46,35 @@ class EmptyCaches {
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / fmt::format("weft-cold-{:08x}", std::random_device()());
 };
+
+struct Peer {
+  std::string name;
+  double best;  // milliseconds
+};
+
+/// PyTorch's fastest way of the step on its GPU: eager, compiled, or compiled into a graph of CUDA.
+std::optional<Peer> fastest_peer(const std::string& python, const std::string& preset, const std::string& seconds,
+                                 const std::string& numbers) {
+  std::optional<Peer> fastest;
+  const std::string script = std::string(WEFT_SOURCE_FOLDER) + "/bench/torch_train_step.py";
+  for (const char* mode : {"eager", "compiled", "graphs"}) {
+    const std::string command = fmt::format("{} {} cuda {} {} {} {}", python, script, preset, seconds,
+                                            numbers == "high" ? "f32" : numbers, mode);
+    FILE* pipe = popen(command.c_str(), "r");
+    if (!pipe) continue;
+    char version[64], line[512];
+    double best = 0;
+    while (std::fgets(line, sizeof line, pipe)) {
+      const char* found = std::strstr(line, "(best ");
+      if (!found || std::sscanf(line, "PyTorch %63[^+ ]", version) != 1 || std::sscanf(found, "(best %lf", &best) != 1)
+        continue;
+      fmt::print("{}", line);
+      if (!fastest || best < fastest->best) fastest = {fmt::format("PyTorch {}, {}", version, mode), best};
+    }
+    pclose(pipe);
+  }
+  return fastest;
+}
 
 int run(int argc, char** argv) {
   const auto start = Clock::now();
@@ -122,9 +154,13 @@ int run(int argc, char** argv) {
       best_host * 1e3 / static_cast<double>(step.kernel_count()),
       static_cast<double>(config.batch * config.model.context) / best * 1e3, loss, steps,
       static_cast<double>(usage.ru_maxrss) / 1e3);
-  if (device.kind == Device::Kind::webgpu)  // bench/compare_torch.py keeps those of the CPU, beside a peer
-    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best, "", 0,
-                   runtime::backend_of(device).describe().hardware});
+  if (device.kind == Device::Kind::webgpu) {  // bench/compare_torch.py keeps those of the CPU, beside a peer
+    const std::optional<Peer> peer =
+        argc > 6 ? fastest_peer(argv[6], argument(2, "small"), argument(3, "5"), numbers) : std::nullopt;
+    if (peer) fmt::print("{}: {:.3f} ms, ratio {:.2f}\n", peer->name, peer->best, peer->best / best);
+    figures::keep({"training step", fmt::format("preset {}, {}", argument(2, "small"), numbers), "ms", best,
+                   peer ? peer->name : "", peer ? peer->best : 0, runtime::backend_of(device).describe().hardware});
+  }
   if (extra == "profile") fmt::print("{}", step.profile(arguments()));
   return 0;
 }
@@ -138,7 +174,8 @@ int main(int argc, char** argv) {
     fmt::print(
         stderr,
         "error: {}\n"
-        "usage: bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16]\n",
+        "usage: bench_train_step [device] [preset] [seconds] [profile|explain|source|cold|none] [f32|high|bf16|f16] "
+        "[python]\n",
         error.what());
     return 2;
   }

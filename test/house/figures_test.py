@@ -29,6 +29,25 @@ def made_from(rows, folder):
     return run("--results", results, "--docs", docs), docs
 
 
+with tempfile.TemporaryDirectory() as name:
+    readme = pathlib.Path(name) / "README.md"
+    text = (FIGURES.parents[1] / "README.md").read_text()
+    readme.write_text(text.replace("(NumPy 1.24.2) |", "(NumPy 1.24.2) | 9"))
+    stale = run("--check", "--readme", readme)
+    expect("a figure that was typed into the README is found", stale.returncode == 1 and "README.md" in stale.stderr)
+    readme.write_text("no place for a table\n")
+    expect("a README without the place", "lacks the lines" in run("--check", "--readme", readme).stderr)
+    _, docs = made_from([ROW], pathlib.Path(name))
+    readme.write_text(text)
+    expect("a row without a figure", "no figure is recorded for the README's row" in
+           run("--results", pathlib.Path(name) / "results", "--docs", docs, "--readme", readme).stderr)
+    # A figure without a peer gives way to one with a peer that is as new, and no older one with a peer hides a new one.
+    alone = {k: v for k, v in ROW.items() if k not in ("peer", "of_peer")}
+    _, docs = made_from([dict(alone, weft=7), ROW], pathlib.Path(name))
+    expect("a figure beside a peer", "7 ms" not in (docs / "figures.md").read_text())
+    _, docs = made_from([dict(alone, weft=7, date="2026-01-03"), ROW], pathlib.Path(name))
+    expect("a newer figure without a peer", "7 ms" in (docs / "figures.md").read_text())
+
 there = run("--check")
 expect(f"the tree's own page: {there.stderr}", there.returncode == 0)
 
