@@ -10,6 +10,7 @@
 
 #include "base/quote.hpp"
 #include "base/session_state.hpp"
+#include "graph/node.hpp"
 #include "graph/trace_scope.hpp"
 #include "weft/error.hpp"
 
@@ -134,7 +135,14 @@ Tensor Application::readable(std::size_t i) const {
     usage_error(fmt::format(
         "its input {} must be known while the graph is built, but depends on an argument of a function being compiled",
         quote(node_.inputs[i])));
+  run_.settle(x);
   return x.to(kCpu);
+}
+
+const Tensor& Application::settled(std::size_t i) const {
+  const Tensor& x = (*this)[i];
+  run_.settle(x);
+  return x;
 }
 
 std::vector<Extent> Application::integers_of(std::size_t i) const {
@@ -285,8 +293,46 @@ Tensor Run::on_device(const Value& value) const {
   return value.tensor.defined() ? value.tensor : moved(value.known, device);
 }
 
+namespace {
+
+// Calls f with each name that a node reads elements of, also in graphs inside of it.
+template <class F>
+void each_read(const NodeProto& node, const F& f) {
+  if (node.domain.empty() && (node.type == "Shape" || node.type == "Size")) return;
+  for (const std::string_view name : node.inputs) f(name);
+  for (const AttributeProto& a : node.attributes) {
+    if (!a.graph) continue;
+    for (const NodeProto& inner : a.graph->nodes) each_read(inner, f);
+    for (const ValueInfo& output : a.graph->outputs) f(output.name);
+  }
+}
+
+}  // namespace
+
+void Run::settle(const Tensor& x) const {
+  if (graph::TraceScope::current() || x.node()->storage) return;
+  std::unordered_map<const graph::Node*, const Tensor*> later;
+  for (const Frame& frame : frames)
+    for (const NodeProto& node : frame.rest)
+      each_read(node, [&](std::string_view name) {
+        const Value* value = name.empty() ? nullptr : frame.scope->find(name);
+        if (value && value->tensor.defined() && !value->tensor.node()->storage)
+          later.emplace(value->tensor.node().get(), &value->tensor);
+      });
+  std::vector<const Tensor*> wanted{&x};
+  const std::vector<graph::NodeRef> roots{x.node()};
+  for (const graph::Node* node : graph::topological_order(roots, [](const graph::Node& n) { return bool(n.storage); }))
+    if (const auto found = later.find(node); found != later.end() && found->second->node() != x.node())
+      wanted.push_back(found->second);
+  eval(std::span<const Tensor* const>(wanted));
+}
+
 void Run::apply_nodes(std::span<const NodeProto> nodes, Scope& scope) {
+  frames.push_back({nodes, &scope});
+  const std::unique_ptr<std::vector<Frame>, void (*)(std::vector<Frame>*)> frame(
+      &frames, [](std::vector<Frame>* all) { all->pop_back(); });
   for (const NodeProto& node : nodes) {
+    frames.back().rest = frames.back().rest.subspan(1);
     try {
       apply(node, scope);
     } catch (Error& error) {

@@ -82,12 +82,21 @@ struct Run {
   Device device;
   std::size_t applications_left = 1'000'000;
   int depth = 0;  // of functions and graphs
+  /// Nodes that are still to be applied in a graph, and the values that they find.
+  struct Frame {
+    std::span<const NodeProto> rest;
+    const Scope* scope;
+  };
+  std::vector<Frame> frames = {};
 
   void apply_nodes(std::span<const NodeProto> nodes, Scope& scope);
   /// Outputs of a graph inside of a node. Errors: UsageError for another number of inputs.
   std::vector<Value> apply_graph(const GraphProto& graph, const Scope& parent, std::vector<Value> inputs);
   /// The tensor on the run's device.
   Tensor on_device(const Value& value) const;
+  /// Computes x, whose elements are about to be read. Values that it is made of and that later nodes read too are computed with
+  /// it and kept: each later read would compute them again. Nothing while a function is being compiled.
+  void settle(const Tensor& x) const;
 
  private:
   void apply(const NodeProto& node, Scope& scope);
@@ -120,6 +129,8 @@ class Application {
   /// The elements of an input, row-major. Errors: UsageError if they depend on an argument of a function being compiled.
   std::vector<Extent> integers_of(std::size_t i) const;
   std::vector<double> numbers_of(std::size_t i) const;
+  /// The input, computed, for an operator whose result has a size that depends on its elements.
+  const Tensor& settled(std::size_t i) const;
   /// The one element of an input. Errors: also UsageError for another number of elements.
   Extent integer_of(std::size_t i) const;
   double number_of(std::size_t i) const;

@@ -95,6 +95,7 @@ void loop(A& a) {
     for (std::size_t s = 0; s < scans.size(); ++s) scans[s].push_back(outputs[1 + states + s]);
     if (!outputs[0].known.defined() && outputs[0].tensor.defined()) {
       // Not known beforehand, but it can be computed where no function is being compiled.
+      a.run().settle(outputs[0].tensor);
       outputs[0].known = outputs[0].tensor.to(kCpu);
     }
     goes_on = decided(a, outputs[0]);

@@ -98,8 +98,8 @@ void scatter_nd(A& a) {
 }
 
 void nonzero_places(A& a) {
-  const Tensor x = a[0].rank() == 0 ? reshape(a[0], {1}) : a[0];
-  a.give_positions(0, transpose(nonzero(x)));
+  const Tensor& mask = a.settled(0);
+  a.give_positions(0, transpose(nonzero(mask.rank() == 0 ? reshape(mask, {1}) : mask)));
 }
 void compress(A& a) {
   const bool flat = !a.attribute("axis");

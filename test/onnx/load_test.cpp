@@ -11,6 +11,7 @@
 #include "base/message_of.hpp"
 #include "base/mutations.hpp"
 #include "base/temporary_folder.hpp"
+#include "graph/node.hpp"
 #include "onnx/wire.hpp"
 #include "weft/compile.hpp"
 #include "weft/grad.hpp"
@@ -232,6 +233,29 @@ TEST_F(OnnxLoad, ElementsOfArgumentsAreNotKnownInsideOfACompiledFunction) {
   auto run = compile([&](const Tensor& x, const Tensor& shape) { return model({x, shape})[0]; });
   EXPECT_SAYS(message_of<UsageError>([&] { run(zeros({6}), to); }),
               "depends on an argument of a function being compiled");
+}
+
+// y = h + h[places where h is positive] with h = relu(x w): reading the places computes h, and y is made of that h.
+TEST_F(OnnxLoad, WhatIsComputedForAReadIsKeptForLaterNodes) {
+  const GraphParts graph{.nodes = {{"MatMul", {"x", "w"}, {"p"}},
+                                   {"Relu", {"p"}, {"h"}},
+                                   {"Greater", {"h", "zero"}, {"is"}},
+                                   {"NonZero", {"is"}, {"places"}},
+                                   {"Transpose", {"places"}, {"rows"}},
+                                   {"GatherND", {"h", "rows"}, {"found"}},
+                                   {"ReduceSum", {"found"}, {"total"}, {attribute("keepdims", 0)}},
+                                   {"Add", {"h", "total"}, {"y"}}},
+                         .inputs = {{"x", 1, {"2", "2"}}},
+                         .outputs = {{"y", 1, {"2", "2"}}},
+                         .tensors = {{"w", {2, 2}, 1, floats({1, 0, 0, -1})}, {"zero", {}, 1, floats({0})}}};
+  const Model model = loaded(model_of(graph));
+  const Tensor y = model({tensor({{1.0f, 2.0f}, {3.0f, -4.0f}})})[0];
+  const std::vector<graph::NodeRef> roots{y.node()};
+  int kept = 0;
+  for (const graph::Node* node : graph::topological_order(roots))
+    kept += node->name == "relu" && node->storage.get() != nullptr;
+  EXPECT_EQ(kept, 1);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{9, 8, 11, 12}));
 }
 
 GraphParts branch(std::string_view type) {
