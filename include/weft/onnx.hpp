@@ -32,7 +32,7 @@ struct Port {
   std::string to_string() const;
 };
 
-/// A model of ONNX's opsets 1 to 21 on a device. A run applies the model's nodes as Weft's ops, so a model may be part of a
+/// A model of ONNX's opsets 1 to 28 on a device. A run applies the model's nodes as Weft's ops, so a model may be part of a
 /// compiled function and of other graphs, and gradients flow through it. Values that depend on constants alone, such as shapes,
 /// are computed on the CPU while the graph is built. `If` and `Loop` are followed where their conditions are known. Copies
 /// share the parameters.

@@ -27,7 +27,7 @@ class Port:
 
 
 class Model:
-    """A model on a device, of opsets 1 to 21. A call applies the model's nodes as Weft's ops, so a model may be part of a compiled
+    """A model on a device, of opsets 1 to 28. A call applies the model's nodes as Weft's ops, so a model may be part of a compiled
     function and of other graphs, and gradients flow through it."""
 
     def __init__(self, native: Any) -> None:

@@ -24,7 +24,7 @@ const std::map<std::pair<std::string_view, std::string_view>, const Operator*>& 
     auto* made = new std::map<std::pair<std::string_view, std::string_view>, const Operator*>;
     for (const auto rows : {math_operators(), shape_operators(), index_operators(), network_operators(),
                             recurrent_operators(), resampling_operators(), quantised_operators(), loss_operators(),
-                            making_operators(), spectral_operators(), control_operators()})
+                            making_operators(), spectral_operators(), control_operators(), attention_operators()})
       for (const Operator& row : rows) made->emplace(std::pair("", row.type), &row);
     for (const std::string_view type : {"Adagrad", "Adam", "Momentum"}) {
       const auto found = made->extract({"", type});
@@ -44,11 +44,10 @@ const Operator* find_operator(std::string_view domain, std::string_view type) {
   return found == operator_table().end() ? nullptr : found->second;
 }
 
-std::vector<std::string_view> operator_types() {
-  std::vector<std::string_view> types;
-  for (const auto& [key, row] : operator_table()) types.push_back(key.second);
-  std::sort(types.begin(), types.end());
-  return types;
+std::vector<std::pair<std::string_view, std::string_view>> operator_names() {
+  std::vector<std::pair<std::string_view, std::string_view>> names;
+  for (const auto& [key, row] : operator_table()) names.push_back(key);
+  return names;
 }
 
 void outside_of_traces(const std::function<void()>& f) {

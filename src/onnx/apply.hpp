@@ -50,7 +50,8 @@ struct Operator {
 };
 /// Null if Weft has no such operator. Domains: "" and "ai.onnx.preview.training".
 const Operator* find_operator(std::string_view domain, std::string_view type);
-std::vector<std::string_view> operator_types();
+/// Domain and type of every operator.
+std::vector<std::pair<std::string_view, std::string_view>> operator_names();
 
 // Tables by family.
 std::span<const Operator> math_operators();
@@ -64,6 +65,7 @@ std::span<const Operator> loss_operators();
 std::span<const Operator> making_operators();
 std::span<const Operator> spectral_operators();
 std::span<const Operator> control_operators();
+std::span<const Operator> attention_operators();
 
 /// Names and their values, in a graph or in the call of a function.
 struct Scope {

@@ -15,9 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kElementTypeNames[] = {
-    "UNDEFINED", "FLOAT",        "UINT8",          "INT8",       "UINT16",         "INT16",  "INT32",     "INT64",
-    "STRING",    "BOOL",         "FLOAT16",        "DOUBLE",     "UINT32",         "UINT64", "COMPLEX64", "COMPLEX128",
-    "BFLOAT16",  "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",  "INT4",      "FLOAT4E2M1"};
+    "UNDEFINED", "FLOAT",      "UINT8",      "INT8",         "UINT16",         "INT16",      "INT32",
+    "INT64",     "STRING",     "BOOL",       "FLOAT16",      "DOUBLE",         "UINT32",     "UINT64",
+    "COMPLEX64", "COMPLEX128", "BFLOAT16",   "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+    "UINT4",     "INT4",       "FLOAT4E2M1", "FLOAT8E8M0",   "UINT2",          "INT2"};
 
 // The file of external data: a plain relative path that stays inside of the folder also when links are followed.
 fs::path external_path(const TensorProto::External& external, const std::string& context, const fs::path& folder) {
@@ -67,7 +68,28 @@ void put_fixed(const TensorProto& tensor, std::uint32_t wanted, const std::strin
   }
 }
 
+// Bits of an element that is smaller than a byte; 0 for others.
+int narrow_bits(std::int64_t type) {
+  return type == kUint4 || type == kInt4 ? 4 : type == kUint2 || type == kInt2 ? 2 : 0;
+}
+bool is_signed_narrow(std::int64_t type) { return type == kInt4 || type == kInt2; }
+
+// Each element in a byte of its own. The first elements of a byte are its lowest bits.
+std::vector<std::byte> widened(const std::vector<std::byte>& packed, std::size_t count, int bits, bool is_signed) {
+  std::vector<std::byte> wide(count);
+  const unsigned mask = (1u << bits) - 1, sign = 1u << (bits - 1);
+  const std::size_t each = 8 / static_cast<std::size_t>(bits);
+  for (std::size_t i = 0; i < count; ++i) {
+    const unsigned raw =
+        std::to_integer<unsigned>(packed[i / each]) >> (i % each * static_cast<std::size_t>(bits)) & mask;
+    wide[i] = static_cast<std::byte>(is_signed ? (raw ^ sign) - sign : raw);
+  }
+  return wide;
+}
+
 }  // namespace
+
+bool is_narrow(std::int64_t type) { return narrow_bits(type) != 0; }
 
 std::string element_type_name(std::int64_t type) {
   if (type >= 0 && type < static_cast<std::int64_t>(std::size(kElementTypeNames)))
@@ -81,17 +103,23 @@ DType dtype_of_element(std::int64_t type) {
   throw DTypeError(fmt::format("elements of {}, which Weft does not compute with", element_type_name(type)));
 }
 
-io::Array elements_of(const TensorProto& tensor, const std::string& source, const fs::path& folder) {
+io::Array elements_of(const TensorProto& tensor, const std::string& source, const fs::path& folder, Narrow narrow) {
   const std::string context = fmt::format("{}: tensor {}", source, quote(tensor.name));
   io::Array array;
   try {
-    array.dtype = dtype_of_element(tensor.type);
+    if (narrow == Narrow::widen && is_narrow(tensor.type))
+      array.dtype = is_signed_narrow(tensor.type) ? DType::i8 : DType::u8;
+    else
+      array.dtype = dtype_of_element(tensor.type);
   } catch (DTypeError& error) {
     throw DTypeError(fmt::format("{}: {}", context, error.what()));
   }
   array.shape = Shape(tensor.dims);
   const std::uint64_t count = checked_numel(array.shape, context);
-  const std::uint64_t bytes = checked_multiply<FileError, std::uint64_t>(count, size_bytes(array.dtype), context);
+  const int bits = narrow_bits(tensor.type);
+  const std::uint64_t bytes = bits
+                                  ? (count * static_cast<std::uint64_t>(bits) + 7) / 8
+                                  : checked_multiply<FileError, std::uint64_t>(count, size_bytes(array.dtype), context);
   const auto check_bytes = [&](std::uint64_t given, std::string_view where) {
     if (given != bytes)
       throw FileError(fmt::format("{}: {} [{}] needs {} bytes, and {} has {}", context, name_of(array.dtype),
@@ -125,11 +153,12 @@ io::Array elements_of(const TensorProto& tensor, const std::string& source, cons
         case kInt64: put_numbers(tensor, 7, source, context, width, count, array.data); break;
         case kUint32:
         case kUint64: put_numbers(tensor, 11, source, context, width, count, array.data); break;
-        default: put_numbers(tensor, 5, source, context, width, count, array.data); break;
+        default: put_numbers(tensor, 5, source, context, width, bits ? bytes : count, array.data); break;
       }
       check_bytes(array.data.size(), "the file");
     }
   }
+  if (bits) array.data = widened(array.data, count, bits, is_signed_narrow(tensor.type));
   if (array.dtype == DType::boolean)
     for (std::byte& b : array.data) b = b == std::byte{} ? std::byte{} : std::byte{1};
   return array;

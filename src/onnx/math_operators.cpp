@@ -8,6 +8,7 @@
 #include "onnx/apply.hpp"
 #include "weft/ops/contraction.hpp"
 #include "weft/ops/linear_algebra.hpp"
+#include "weft/ops/scans.hpp"
 
 namespace weft::onnx {
 namespace {
@@ -75,7 +76,13 @@ void modulo(A& a) { a.give(a.flag("fmod", false) ? fmod(a[0], a[1]) : remainder(
 void shift(A& a) {
   const std::string_view direction = a.word("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") a.usage_error("direction is neither LEFT nor RIGHT");
-  a.give(direction == "LEFT" ? bitwise_left_shift(a[0], a[1]) : bitwise_right_shift(a[0], a[1]));
+  const Tensor y = direction == "LEFT" ? bitwise_left_shift(a[0], a[1]) : bitwise_right_shift(a[0], a[1]);
+  if (a.opset() < 28) return a.give(y);
+  // A shift by more than the bits that there are, or by less than none, leaves only the sign.
+  const Tensor out = lt(a[1], 0.0) | ge(a[1], static_cast<double>(8 * size_bytes(a[0].dtype())));
+  const Tensor rest =
+      direction == "LEFT" ? zeros_like(a[0]) : where(lt(a[0], 0.0), zeros_like(a[0]) - 1.0, zeros_like(a[0]));
+  a.give(where(out, rest, y));
 }
 void mean_of(A& a) {
   variadic<sum_of>(a);
@@ -231,6 +238,11 @@ void cumulative_sum(A& a) {
               a[0].dtype()));
 }
 
+void cumulative_product(A& a) {
+  const int axis = a.axis(a.integer_of(1), a[0].rank());
+  a.give(cast(cumprod(a[0], axis, a.flag("exclusive", false), a.flag("reverse", false)), a[0].dtype()));
+}
+
 constexpr Operator kMathOperators[] = {
     {"Abs", unary<abs>},
     {"Acos", unary<acos>},
@@ -318,6 +330,7 @@ constexpr Operator kMathOperators[] = {
     {"Einsum", einsum_of},
     {"Det", determinant},
     {"CumSum", cumulative_sum},
+    {"CumProd", cumulative_product},
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr std::int64_t kOpsetMin = 1, kOpsetMax = 21;
+constexpr std::int64_t kOpsetMin = 1, kOpsetMax = 28;
 constexpr std::size_t kShownOperators = 30;  // of those that are missing
 // Initialisers of floats up to this size are also kept on the CPU, since they may be scales or bounds.
 constexpr Extent kKnownElements = 4096;
@@ -187,7 +187,7 @@ struct Model::Impl {
   std::uint64_t initialiser_bytes = 0;
 
   void add(const TensorProto& tensor, const std::filesystem::path& folder) {
-    io::Array array = elements_of(tensor, source, folder);
+    io::Array array = elements_of(tensor, source, folder, Narrow::widen);
     initialiser_bytes += array.data.size();
     Initialiser made{tensor.name, {}, {}};
     const auto on = [&](Device where) { return tensor_from_bytes(array.data.data(), array.shape, array.dtype, where); };

@@ -194,8 +194,9 @@ void max_pool(A& a) {
   a.give_positions(1, found + reshape(arange(images, found.dtype(), a.device()), image) * count);
 }
 
-void average_pool(A& a) {
-  const Tensor& x = a[0];
+}  // namespace
+
+Tensor averaged(const A& a, const Tensor& x) {
   const Spatial s = spatial_of(a, x.shape(), {}, false);
   const std::vector<Extent> after = ceiling(a, s, x.shape());
   const bool all = a.flag("count_include_pad", false);
@@ -219,8 +220,12 @@ void average_pool(A& a) {
     shape[2 + i] = y.dim(2 + i);
     y = y / a.make(counts, shape, x.dtype());
   }
-  a.give(y);
+  return y;
 }
+
+namespace {
+
+void average_pool(A& a) { a.give(averaged(a, a[0])); }
 
 void lp_pool(A& a) {
   const Tensor& x = a[0];
@@ -329,7 +334,8 @@ void mean_variance(A& a) {
 void lp_normal(A& a) {
   const int axis = a.axis(a.integer("axis", -1), a[0].rank());
   const bool one = a.integer("p", 2) == 1;
-  a.give(a[0] / (one ? sum(abs(a[0]), axis, {.keepdims = true}) : norm(a[0], axis, {.keepdims = true})));
+  const Tensor length = one ? sum(abs(a[0]), axis, {.keepdims = true}) : norm(a[0], axis, {.keepdims = true});
+  a.give(where(eq(length, 0.0), zeros_like(a[0]), a[0] / length));
 }
 
 // ---- Softmaxes ----------------------------------------------------------------------------------------------------------

@@ -33,8 +33,14 @@ enum ElementType : std::int32_t {
   kUint64,
   kComplex64,
   kComplex128,
-  kBfloat16
+  kBfloat16,
+  kUint4 = 21,
+  kInt4,
+  kUint2 = 25,
+  kInt2
 };
+/// Whether elements are smaller than a byte.
+bool is_narrow(std::int64_t type);
 /// The dtype of an ONNX element type that ops compute with. Errors: DTypeError that names it.
 DType dtype_of_element(std::int64_t type);
 /// "FLOAT", "STRING", "type 99".
@@ -131,6 +137,9 @@ inline constexpr std::size_t kMaxDims = 16;  // axes of a tensor
 /// The elements. Sizes are checked against the bytes in the file before anything is allocated.
 /// Errors  FileError: a shape whose size is not that of the elements; external data outside of `folder`, in a file that is not
 ///         regular, or beyond its end. DTypeError: a type that Weft lacks, such as strings.
-io::Array elements_of(const TensorProto& tensor, const std::string& source, const std::filesystem::path& folder);
+/// Integers of 2 and 4 bits are refused, or become u8 and i8, which hold the same numbers.
+enum class Narrow : std::uint8_t { refuse, widen };
+io::Array elements_of(const TensorProto& tensor, const std::string& source, const std::filesystem::path& folder,
+                      Narrow narrow = Narrow::refuse);
 
 }  // namespace weft::onnx

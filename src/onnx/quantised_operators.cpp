@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "onnx/apply.hpp"
+#include "onnx/quantised.hpp"
 #include "onnx/spatial.hpp"
 #include "weft/ops/layout.hpp"
 
@@ -15,7 +15,7 @@ using A = Application;
 // Scales or zero points against x: one, one for each slice along an axis, or one for each block along it.
 Tensor along_axis(const A& a, const Tensor& v, const Tensor& x, int axis) {
   if (v.numel() == 1) return reshape(v, Shape());
-  if (v.rank() == x.rank()) {
+  if (v.rank() == x.rank() && !(x.rank() == 1 && v.dim(0) == x.dim(0))) {
     const Extent block = a.integer("block_size", 0);
     if (block < 1) a.shape_error("scales for blocks need a block_size");
     const Tensor each = repeat_interleave(v, block, axis);
@@ -31,13 +31,39 @@ int axis_of(const A& a, const Tensor& x) {
   return x.rank() < 2 && axis == 1 ? 0 : a.axis(axis, x.rank());
 }
 
+}  // namespace
+
 Tensor saturated(const Tensor& x, DType type) {
   return cast(clamp(x, element(type).lowest, element(type).highest), type);
 }
+Tensor real_values(const A& a, std::size_t i, std::size_t scale, std::size_t zero, int axis) {
+  Tensor x = cast(a[i], DType::i32);
+  if (a.has(zero)) x = x - cast(along_axis(a, a[zero], a[i], axis), DType::i32);
+  return cast(x, a[scale].dtype()) * along_axis(a, a[scale], a[i], axis);
+}
+Tensor integer_values(const A& a, const Tensor& x, std::size_t scale, std::size_t zero) {
+  const Tensor y = round(x / reshape(a[scale], Shape()));
+  if (!a.has(zero)) return saturated(y, DType::u8);
+  return saturated(y + cast(reshape(a[zero], Shape()), y.dtype()), a[zero].dtype());
+}
+DynamicIntegers dynamic_integers(const Tensor& x) {
+  const Tensor high = maximum(amax(x), 0.0), low = minimum(amin(x), 0.0);
+  const Tensor scale = (high - low) / 255.0;
+  const Tensor zero = clamp(round((0.0 - low) / scale), 0, 255);
+  return {saturated(round(x / scale) + zero, DType::u8), scale, cast(zero, DType::u8)};
+}
+
+namespace {
 
 void quantise(A& a) {
   DType type = a.has(2) ? a[2].dtype() : DType::u8;
   if (const Extent wanted = a.integer("output_dtype", 0)) type = dtype_of_element(wanted);
+  // A zero point of 4 bits is read as one of 8, which has other limits.
+  if (a.has(2))
+    for (const TensorProto& tensor : a.run().model.graph.initialisers)
+      if (is_narrow(tensor.type) && tensor.name == a.node().inputs[2])
+        throw DTypeError(fmt::format("{}: it makes elements of {}, which Weft does not compute with", a.node().title(),
+                                     element_type_name(tensor.type)));
   const int axis = axis_of(a, a[0]);
   const Tensor x = is_float(a[0].dtype()) ? a[0] : cast(a[0], DType::f32);
   Tensor y = round(x / along_axis(a, a[1], x, axis));
@@ -45,19 +71,15 @@ void quantise(A& a) {
   a.give(saturated(y, type));
 }
 void dequantise(A& a) {
-  const int axis = axis_of(a, a[0]);
-  const DType type = a[1].dtype();
-  Tensor x = cast(a[0], DType::i32);
-  if (a.has(2)) x = x - cast(along_axis(a, a[2], a[0], axis), DType::i32);
-  a.give(cast(x, type) * along_axis(a, a[1], a[0], axis));
+  const Tensor x = real_values(a, 0, 1, 2, axis_of(a, a[0]));
+  const Extent wanted = a.integer("output_dtype", 0);
+  a.give(wanted ? cast(x, dtype_of_element(wanted)) : x);
 }
 void quantise_dynamically(A& a) {
-  const Tensor high = maximum(amax(a[0]), 0.0), low = minimum(amin(a[0]), 0.0);
-  const Tensor scale = (high - low) / 255.0;
-  const Tensor zero = clamp(round((0.0 - low) / scale), 0, 255);
-  a.give(0, saturated(round(a[0] / scale) + zero, DType::u8));
-  a.give(1, scale);
-  a.give(2, cast(zero, DType::u8));
+  const DynamicIntegers q = dynamic_integers(a[0]);
+  a.give(0, q.values);
+  a.give(1, q.scale);
+  a.give(2, q.zero);
 }
 
 // x - zero point in i32; zero points of rows or columns follow an axis from the end.
@@ -68,6 +90,8 @@ Tensor centred(const A& a, std::size_t i, std::size_t zero, int axis) {
   if (z.numel() == 1) return x - reshape(z, Shape());
   return x - (axis == -2 && z.rank() == 1 ? unsqueeze(z, -1) : z);
 }
+}  // namespace
+
 // The product of two matrices of integers less their zero points: (x - p)(y - q) = x y - p y - x q + p q, so that the product is
 // of eight-bit integers as they are.
 Tensor centred_product(const A& a, std::size_t left, std::size_t left_zero, std::size_t right, std::size_t right_zero) {
@@ -89,6 +113,9 @@ Tensor centred_product(const A& a, std::size_t left, std::size_t left_zero, std:
   }
   return product;
 }
+
+namespace {
+
 void integer_product(A& a) { a.give(centred_product(a, 0, 2, 1, 3)); }
 
 // In floats that hold every sum exactly: f64 on the CPU; f32 elsewhere, up to 2^24.

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "onnx/apply.hpp"
+#include "onnx/quantised.hpp"
 
 namespace weft::onnx {
 namespace {
@@ -96,17 +97,16 @@ State lstm_step(const Direction& d, const Tensor& wx, const State& s, bool input
 enum class Cell { rnn, gru, lstm };
 
 template <Cell kCell>
-void recurrent(A& a) {
+void recur(A& a, const Tensor& w, const Tensor& r) {
   constexpr int gates = kCell == Cell::rnn ? 1 : kCell == Cell::gru ? 3 : 4;
   constexpr std::size_t per_direction = kCell == Cell::rnn ? 1 : kCell == Cell::gru ? 2 : 3;
   const bool by_batch = a.flag("layout", false);
   const Tensor x = by_batch ? transpose(a[0], 0, 1) : a[0];
-  if (x.rank() != 3 || a[1].rank() != 3 || a[2].rank() != 3) a.shape_error("x, W and R must have three axes");
-  const Extent steps = x.dim(0), batch = x.dim(1), size = a[2].dim(2), directions = a[1].dim(0);
+  if (x.rank() != 3 || w.rank() != 3 || r.rank() != 3) a.shape_error("x, W and R must have three axes");
+  const Extent steps = x.dim(0), batch = x.dim(1), size = r.dim(2), directions = w.dim(0);
   const std::string_view way = a.word("direction", "forward");
   if (directions != (way == "bidirectional" ? 2 : 1)) a.shape_error(fmt::format("W has {} directions", directions));
-  if (a[1].dim(1) != gates * size || a[2].dim(1) != gates * size)
-    a.shape_error("W and R do not have the rows of all gates");
+  if (w.dim(1) != gates * size || r.dim(1) != gates * size) a.shape_error("W and R do not have the rows of all gates");
   if (steps < 1 || steps > kMaxSteps) a.shape_error(fmt::format("{} steps; one to {} are possible", steps, kMaxSteps));
   const DType type = x.dtype();
 
@@ -131,8 +131,8 @@ void recurrent(A& a) {
       return select(a[i], by_batch ? 1 : 0, direction);
     };
     Direction d{.x = x,
-                .w = row(1),
-                .r = row(2),
+                .w = select(w, 0, direction),
+                .r = select(r, 0, direction),
                 .input_bias = {},
                 .hidden_bias = {},
                 .peepholes = kCell == Cell::lstm ? row(7) : Tensor(),
@@ -183,10 +183,30 @@ void recurrent(A& a) {
   if (!last_c.empty()) a.give(2, stack(last_c, by));
 }
 
+template <Cell kCell>
+void recurrent(A& a) {
+  recur<kCell>(a, a[1], a[2]);
+}
+
 constexpr Operator kRecurrentOperators[] = {
     {"RNN", recurrent<Cell::rnn>}, {"GRU", recurrent<Cell::gru>}, {"LSTM", recurrent<Cell::lstm>}};
 
 }  // namespace
+
+// An LSTM whose weights are integers, with rows and columns exchanged. ONNX Runtime also rounds x and h to integers.
+void lstm_of_integers(A& a) {
+  const auto weight = [&](std::size_t i, std::size_t scale, std::size_t zero) {
+    if (a[i].rank() != 3) a.shape_error("W and R must have three axes");
+    // Scales are by direction, or by direction and column.
+    const auto placed = [&](const Tensor& v) {
+      return reshape(v, {v.dim(0), 1, v.numel() / std::max<Extent>(v.dim(0), 1)});
+    };
+    Tensor w = cast(a[i], DType::i32);
+    if (a.has(zero)) w = w - cast(placed(a[zero]), DType::i32);
+    return transpose(cast(w, DType::f32) * placed(a[scale]));
+  };
+  recur<Cell::lstm>(a, weight(1, 8, 9), weight(2, 10, 11));
+}
 
 std::span<const Operator> recurrent_operators() { return kRecurrentOperators; }
 

@@ -238,7 +238,9 @@ void space_to_depth(A& a) {
   const Tensor& x = a[0];
   if (x.rank() != 4 || b < 1 || x.dim(2) % b || x.dim(3) % b) a.shape_error("places do not fit the blocks");
   const Extent n = x.dim(0), c = x.dim(1), h = x.dim(2) / b, w = x.dim(3) / b;
-  a.give(reshape(permute(reshape(x, {n, c, h, b, w, b}), {0, 3, 5, 1, 2, 4}), {n, c * b * b, h, w}));
+  const bool crd = a.word("mode", "DCR") == "CRD";
+  const Tensor parts = reshape(x, {n, c, h, b, w, b});
+  a.give(reshape(crd ? permute(parts, {0, 1, 3, 5, 2, 4}) : permute(parts, {0, 3, 5, 1, 2, 4}), {n, c * b * b, h, w}));
 }
 void triangle(A& a) {
   const Extent k = a.has(1) ? std::clamp<Extent>(a.integer_of(1), INT32_MIN / 2, INT32_MAX / 2) : 0;

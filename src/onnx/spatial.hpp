@@ -21,5 +21,7 @@ Tensor padded_space(const Tensor& x, const std::vector<Extent>& before, const st
 Tensor windows_of(const Tensor& x, const Spatial& s);
 /// The convolution that the node describes.
 Tensor convolved(const Application& a, const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// The average pool that the node describes.
+Tensor averaged(const Application& a, const Tensor& x);
 
 }  // namespace weft::onnx

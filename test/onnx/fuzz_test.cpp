@@ -37,7 +37,7 @@ class Writer {
     model.message(7, graph);
     WireWriter id;
     id.text(1, "");
-    id.integer(2, 1 + number(21));
+    id.integer(2, 1 + number(28));
     model.message(8, id);
     return model.bytes();
   }
@@ -133,6 +133,24 @@ class Writer {
                         "batch_axis",
                         "num_groups",
                         "num_outputs",
+                        "num_heads",
+                        "q_num_heads",
+                        "kv_num_heads",
+                        "unidirectional",
+                        "is_causal",
+                        "do_rotary",
+                        "local_window_size",
+                        "left_window_size",
+                        "rotary_embedding_dim",
+                        "interleaved",
+                        "bits",
+                        "block_size",
+                        "N",
+                        "K",
+                        "opset",
+                        "channels_last",
+                        "transA",
+                        "transBatchA",
                         "saturate"}));
         w.integer(3, number(3) ? integer() : number(17));
         w.number(20, 2);
@@ -221,14 +239,16 @@ class Writer {
       const std::string name = fresh();
       w.message(5, tensor(name));
     }
-    const auto types = operator_types();
+    const auto types = operator_names();
     std::string last = names_.back();
     for (int i = 0; i < nodes; ++i) {
       WireWriter node;
       for (int k = 1 + number(4); k > 0; --k)
         node.text(1, names_[static_cast<std::size_t>(number(static_cast<int>(names_.size())))]);
       for (int k = number(8) ? 1 : 1 + number(3); k > 0; --k) node.text(2, last = fresh());
-      node.text(4, types[static_cast<std::size_t>(number(static_cast<int>(types.size())))]);
+      const auto& [domain, type] = types[static_cast<std::size_t>(number(static_cast<int>(types.size())))];
+      node.text(4, type);
+      if (!domain.empty()) node.text(7, domain);
       for (int k = number(4); k > 0; --k) node.message(5, attribute(depth));
       w.message(1, node);
     }

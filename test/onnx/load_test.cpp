@@ -326,6 +326,32 @@ TEST_F(OnnxLoad, ActivationsOfRecurrentNetworksTakeTheirNumbersInOrder) {
   EXPECT_FLOAT_EQ(made("ThresholdedRelu", {-3}, {}), -1);
 }
 
+// y = x + (q - zero) scale, for stored integers of 4 or 2 bits.
+TEST_F(OnnxLoad, ReadsWeightsOfAFewBits) {
+  GraphParts graph{
+      .nodes = {{"DequantizeLinear", {"q", "scale", "zero"}, {"w"}, {attribute("axis", 0)}}, {"Add", {"x", "w"}, {"y"}}},
+      .inputs = {{"x", 1, {"3"}}},
+      .outputs = {{"y", 1, {"3"}}},
+      // The second number of a byte is in its upper bits.
+      .tensors = {{"q", {3}, 22, std::string("\x9f\x07", 2)},
+                  {"scale", {3}, 1, floats({1, 2, 3})},
+                  {"zero", {3}, 22, std::string("\x01\x02", 2)}}};
+  const Tensor x = zeros({3});
+  EXPECT_EQ(loaded(model_of(graph, 21))({x})[0].to_vector<float>(), (std::vector<float>{-2, -14, 15}));
+  graph.tensors[0].type = graph.tensors[2].type = 21;
+  EXPECT_EQ(loaded(model_of(graph, 21))({x})[0].to_vector<float>(), (std::vector<float>{14, 18, 15}));
+  graph.tensors[0] = {"q", {3}, 26, std::string("\x1e", 1)};  // 2, 3, 1 of two bits: -2, -1, 1
+  graph.tensors[2] = {"zero", {3}, 26, std::string("\x00", 1)};
+  EXPECT_EQ(loaded(model_of(graph, 25))({x})[0].to_vector<float>(), (std::vector<float>{-2, -2, 3}));
+  graph.tensors[0].raw = std::string(2, 0);
+  EXPECT_SAYS(refusal<FileError>(model_of(graph, 25)), "needs 1 bytes, and the file has 2");
+
+  // Results of 4 bits would need their limits.
+  graph.nodes = {{"QuantizeLinear", {"x", "scale", "zero"}, {"y"}, {attribute("axis", 0)}}};
+  graph.tensors = {{"scale", {3}, 1, floats({1, 2, 3})}, {"zero", {3}, 22, std::string(2, 0)}};
+  EXPECT_SAYS(run_refusal<DTypeError>(model_of(graph, 21), {x}), "it makes elements of INT4");
+}
+
 TEST_F(OnnxLoad, InlinesFunctionsOfTheFile) {
   WireWriter function;
   function.text(1, "Double");
@@ -442,7 +468,7 @@ TEST_F(OnnxLoad, NamesEveryOperatorThatIsMissing) {
 }
 
 TEST_F(OnnxLoad, RefusesOtherOpsetsAndOtherFiles) {
-  EXPECT_SAYS(refusal<UsageError>(model_of(layer(), 22)), "opset 22; Weft reads 1 to 21");
+  EXPECT_SAYS(refusal<UsageError>(model_of(layer(), 29)), "opset 29; Weft reads 1 to 28");
   EXPECT_SAYS(refusal<UsageError>(model_of(layer(), 0)), "opset 0");
   EXPECT_SAYS(refusal<UsageError>(model_of(layer(), -1)), "opset -1");
   EXPECT_SAYS(refusal<FileError>(""), "there is no graph");

@@ -219,8 +219,21 @@ TEST(OnnxNodes, PublishedTestsOfOpsets18To21) {
   }
 }
 
+// Those are made by test/onnx/nodes_judge.py.
+TEST(OnnxNodes, TestsOfOpsets22To28) {
+  const char* made = std::getenv("WEFT_TEST_ONNX_MADE");
+  if (!made) GTEST_SKIP() << "run onnx.nodes_judge";
+  Outcomes outcomes;
+  run_folder(made, device_under_test(), outcomes);
+  compare(outcomes, reasons_in("expected_failures_22_to_28.txt"));
+  if (!std::getenv("WEFT_TEST_ONNX_ONLY")) {
+    EXPECT_GE(outcomes.passed, 730u);
+  }
+}
+
 TEST(OnnxNodes, ExpectedFailuresHaveReasons) {
-  for (const char* list : {"expected_failures.txt", "expected_failures_18_to_21.txt", "expected_failures_webgpu.txt"}) {
+  for (const char* list : {"expected_failures.txt", "expected_failures_18_to_21.txt", "expected_failures_22_to_28.txt",
+                           "expected_failures_webgpu.txt"}) {
     const Reasons reasons = reasons_in(list);
     EXPECT_FALSE(reasons.empty()) << list;
     for (const auto& [name, reason] : reasons) EXPECT_GT(reason.size(), 10u) << name;

@@ -1,0 +1,25 @@
+// What operators on quantised integers share.
+#pragma once
+
+#include "onnx/apply.hpp"
+
+namespace weft::onnx {
+
+/// x clamped to the range of an integer type, and cast to it.
+Tensor saturated(const Tensor& x, DType type);
+/// (q - zero point) scale of input `x`, in the scale's type. A scale of one element, or one for each slice along `axis`.
+Tensor real_values(const Application& a, std::size_t x, std::size_t scale, std::size_t zero, int axis = 0);
+/// round(x / scale) + zero point in the type of the zero point (u8 if it is left out), of inputs of one element.
+Tensor integer_values(const Application& a, const Tensor& x, std::size_t scale, std::size_t zero);
+/// The product in i32 of two inputs less their zero points.
+Tensor centred_product(const Application& a, std::size_t left, std::size_t left_zero, std::size_t right,
+                       std::size_t right_zero);
+/// A scale, a zero point and the integers [0, 255] of all elements: the results of DynamicQuantizeLinear.
+struct DynamicIntegers {
+  Tensor values, scale, zero;
+};
+DynamicIntegers dynamic_integers(const Tensor& x);
+/// DynamicQuantizeLSTM.
+void lstm_of_integers(Application& a);
+
+}  // namespace weft::onnx
