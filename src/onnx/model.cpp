@@ -11,6 +11,7 @@
 #include "base/quote.hpp"
 #include "graph/trace_scope.hpp"
 #include "onnx/apply.hpp"
+#include "onnx/node_order.hpp"
 #include "onnx/proto.hpp"
 #include "ops/names.hpp"
 #include "weft/error.hpp"
@@ -116,9 +117,8 @@ class Checker {
                               const Names& names) const {
     for (const NodeProto& other : nodes)
       if (std::find(other.outputs.begin(), other.outputs.end(), input) != other.outputs.end())
-        return fmt::format(
-            "{}: its input {} is made by {}, which is not before it; the nodes are out of order or form a cycle",
-            node.title(), quote(input), other.title());
+        return fmt::format("{}: its input {} is made by {}, which is not before it; the nodes form a cycle",
+                           node.title(), quote(input), other.title());
     const std::vector<std::string_view> known(names.made.begin(), names.made.end());
     const std::string_view nearest = nearest_name(input, known);
     return fmt::format("{}: nothing makes its input {}{}", node.title(), quote(input),
@@ -262,6 +262,7 @@ Model Model::load(const std::filesystem::path& path, Device device) {
   impl->device = device;
   impl->proto = parse_model(impl->file->bytes(), impl->source);
   check_opsets(impl->proto, impl->source);
+  order_nodes(impl->proto);
   Checker checker(impl->proto, impl->source);
   checker.check();
   impl->uses = checker.uses();
