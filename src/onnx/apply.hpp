@@ -48,7 +48,7 @@ struct Operator {
   void (*apply)(Application&);
   Mode mode = Mode::tensors;
 };
-/// Null if Weft has no such operator. Domains: "" and "ai.onnx.preview.training".
+/// Null if Weft has no such operator. Domains: "", "ai.onnx.preview.training" and "com.microsoft".
 const Operator* find_operator(std::string_view domain, std::string_view type);
 /// Domain and type of every operator.
 std::vector<std::pair<std::string_view, std::string_view>> operator_names();
@@ -66,6 +66,10 @@ std::span<const Operator> making_operators();
 std::span<const Operator> spectral_operators();
 std::span<const Operator> control_operators();
 std::span<const Operator> attention_operators();
+/// Of ONNX Runtime: the domain com.microsoft.
+std::span<const Operator> contrib_operators();
+std::span<const Operator> contrib_attention_operators();
+std::span<const Operator> contrib_quantised_operators();
 
 /// Names and their values, in a graph or in the call of a function.
 struct Scope {

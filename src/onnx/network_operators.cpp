@@ -64,6 +64,18 @@ Tensor padded_space(const Tensor& x, const std::vector<Extent>& before, const st
   return any ? pad(x, around, PadMode::constant, value) : x;
 }
 
+Tensor channels_first(const Tensor& x) {
+  Axes order{0, x.rank() - 1};
+  for (int i = 1; i + 1 < x.rank(); ++i) order.push_back(i);
+  return permute(x, order);
+}
+Tensor channels_last(const Tensor& x) {
+  Axes order{0};
+  for (int i = 2; i < x.rank(); ++i) order.push_back(i);
+  order.push_back(1);
+  return permute(x, order);
+}
+
 // The extents of the windows that a weight is multiplied with.
 std::vector<Extent> window_of(const A& a, const Tensor& x, const Tensor& w) {
   if (w.rank() != x.rank() || w.rank() < 3) a.shape_error("the axes of x and of the weight differ");

@@ -148,12 +148,15 @@ void quantised_convolution(A& a) {
   const DType type = exact_type(a);
   const Tensor w = cast(weight_centred(a, 3, 5), type);
   const Tensor bias = a.has(8) ? cast(a[8], type) : Tensor();
-  const Tensor y = convolved(a, cast(centred(a, 0, 2, -1), type), w, bias);
+  const bool last = a.flag("channels_last", false);  // of com.microsoft
+  const Tensor x = cast(centred(a, 0, 2, -1), type);
+  const Tensor y = convolved(a, last ? channels_first(x) : x, w, bias);
   Tensor scale = cast(a[4], type);
   Shape shape(std::vector<Extent>(static_cast<std::size_t>(y.rank()), 1));
   if (scale.numel() > 1) shape[1] = scale.numel();
   scale = reshape(scale, scale.numel() > 1 ? shape : Shape());
-  a.give(requantised(a, y, scale * reshape(cast(a[1], type), Shape()), 6, 7));
+  const Tensor z = requantised(a, y, scale * reshape(cast(a[1], type), Shape()), 6, 7);
+  a.give(last ? channels_last(z) : z);
 }
 
 constexpr Operator kQuantisedOperators[] = {

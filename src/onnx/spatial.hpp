@@ -23,5 +23,8 @@ Tensor windows_of(const Tensor& x, const Spatial& s);
 Tensor convolved(const Application& a, const Tensor& x, const Tensor& weight, const Tensor& bias);
 /// The average pool that the node describes.
 Tensor averaged(const Application& a, const Tensor& x);
+/// [N, ..., C] -> [N, C, ...], and back.
+Tensor channels_first(const Tensor& x);
+Tensor channels_last(const Tensor& x);
 
 }  // namespace weft::onnx
