@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "onnx/apply.hpp"
+#include "onnx/quantised.hpp"
 #include "onnx/spatial.hpp"
 #include "weft/ops/indexing.hpp"
 #include "weft/ops/layout.hpp"
@@ -128,8 +128,8 @@ void block_gather(A& a) {
       block < 16)
     a.usage_error("only rows of a matrix in blocks along its columns are supported");
   check_bits(a, bits);
-  // Elements of a type of four bits are one a number already.
-  const bool packed = data.dtype() == DType::u8 && a[2].dim(1) * block >= data.dim(1) * (8 / bits);
+  // Bytes hold several numbers; of a type of 4 bits each number has a byte already.
+  const bool packed = data.dtype() == DType::u8 && !narrow_type(a, 0);
   const auto whole = [&](const Tensor& x) { return packed ? unpacked_bits(a, x, bits) : cast(x, DType::i32); };
   const Tensor rows = whole(embedding(data, a[1])), scales = embedding(a[2], a[1]);
   const Extent columns = rows.dim(-1), blocks = scales.dim(-1);

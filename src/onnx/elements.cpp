@@ -75,7 +75,7 @@ int narrow_bits(std::int64_t type) {
 bool is_signed_narrow(std::int64_t type) { return type == kInt4 || type == kInt2; }
 
 // Each element in a byte of its own. The first elements of a byte are its lowest bits.
-std::vector<std::byte> widened(const std::vector<std::byte>& packed, std::size_t count, int bits, bool is_signed) {
+std::vector<std::byte> widened(Bytes packed, std::size_t count, int bits, bool is_signed) {
   std::vector<std::byte> wide(count);
   const unsigned mask = (1u << bits) - 1, sign = 1u << (bits - 1);
   const std::size_t each = 8 / static_cast<std::size_t>(bits);
@@ -104,8 +104,14 @@ DType dtype_of_element(std::int64_t type) {
 }
 
 io::Array elements_of(const TensorProto& tensor, const std::string& source, const fs::path& folder, Narrow narrow) {
+  ElementView view = view_elements(tensor, source, folder, narrow);
+  if (view.made.empty()) view.made.assign(view.bytes.begin(), view.bytes.end());
+  return {view.dtype, std::move(view.shape), std::move(view.made)};
+}
+
+ElementView view_elements(const TensorProto& tensor, const std::string& source, const fs::path& folder, Narrow narrow) {
   const std::string context = fmt::format("{}: tensor {}", source, quote(tensor.name));
-  io::Array array;
+  ElementView array;
   try {
     if (narrow == Narrow::widen && is_narrow(tensor.type))
       array.dtype = is_signed_narrow(tensor.type) ? DType::i8 : DType::u8;
@@ -127,8 +133,8 @@ io::Array elements_of(const TensorProto& tensor, const std::string& source, cons
   };
   if (tensor.external) {
     const fs::path path = external_path(*tensor.external, context, folder);
-    const MappedFile file(path);
-    const std::uint64_t size = file.bytes().size(), offset = tensor.external->offset;
+    array.file = std::make_shared<const MappedFile>(path);
+    const std::uint64_t size = array.file->bytes().size(), offset = tensor.external->offset;
     if (offset > size)
       throw FileError(fmt::format("{}: offset {} is beyond the end of {}", context, offset, quote(path.string())));
     const std::uint64_t length = tensor.external->length.value_or(std::min(bytes, size - offset));
@@ -136,31 +142,34 @@ io::Array elements_of(const TensorProto& tensor, const std::string& source, cons
     if (length > size - offset)
       throw FileError(fmt::format("{}: bytes {} to {} are beyond the end of {}", context, offset, offset + length,
                                   quote(path.string())));
-    const Bytes part = file.bytes().subspan(offset, length);
-    array.data.assign(part.begin(), part.end());
+    array.bytes = array.file->bytes().subspan(offset, length);
   } else {
     std::optional<Bytes> raw;
     for (WireReader r(tensor.message, source, "tensor"); r.next();)
       if (r.field() == 9) raw = r.bytes();
     if (raw) {
       check_bytes(raw->size(), "the file");
-      array.data.assign(raw->begin(), raw->end());
+      array.bytes = *raw;
     } else {
       const std::size_t width = size_bytes(array.dtype);
       switch (tensor.type) {
-        case kFloat: put_fixed(tensor, 4, source, context, bytes, array.data); break;
-        case kDouble: put_fixed(tensor, 10, source, context, bytes, array.data); break;
-        case kInt64: put_numbers(tensor, 7, source, context, width, count, array.data); break;
+        case kFloat: put_fixed(tensor, 4, source, context, bytes, array.made); break;
+        case kDouble: put_fixed(tensor, 10, source, context, bytes, array.made); break;
+        case kInt64: put_numbers(tensor, 7, source, context, width, count, array.made); break;
         case kUint32:
-        case kUint64: put_numbers(tensor, 11, source, context, width, count, array.data); break;
-        default: put_numbers(tensor, 5, source, context, width, bits ? bytes : count, array.data); break;
+        case kUint64: put_numbers(tensor, 11, source, context, width, count, array.made); break;
+        default: put_numbers(tensor, 5, source, context, width, bits ? bytes : count, array.made); break;
       }
-      check_bytes(array.data.size(), "the file");
+      check_bytes(array.made.size(), "the file");
+      array.bytes = array.made;
     }
   }
-  if (bits) array.data = widened(array.data, count, bits, is_signed_narrow(tensor.type));
-  if (array.dtype == DType::boolean)
-    for (std::byte& b : array.data) b = b == std::byte{} ? std::byte{} : std::byte{1};
+  if (bits) array.made = widened(array.bytes, count, bits, is_signed_narrow(tensor.type));
+  if (array.dtype == DType::boolean) {
+    if (array.made.empty()) array.made.assign(array.bytes.begin(), array.bytes.end());
+    for (std::byte& b : array.made) b = b == std::byte{} ? std::byte{} : std::byte{1};
+  }
+  if (!array.made.empty()) array.bytes = array.made;
   return array;
 }
 

@@ -187,19 +187,22 @@ struct Model::Impl {
   std::uint64_t initialiser_bytes = 0;
 
   void add(const TensorProto& tensor, const std::filesystem::path& folder) {
-    io::Array array = elements_of(tensor, source, folder, Narrow::widen);
-    initialiser_bytes += array.data.size();
+    const ElementView elements = view_elements(tensor, source, folder, Narrow::widen);
+    initialiser_bytes += elements.bytes.size();
     Initialiser made{tensor.name, {}, {}};
-    const auto on = [&](Device where) { return tensor_from_bytes(array.data.data(), array.shape, array.dtype, where); };
-    if (is_float(array.dtype)) {
+    const auto on = [&](Device where) {
+      return tensor_from_bytes(elements.bytes.data(), elements.shape, elements.dtype, where);
+    };
+    if (is_float(elements.dtype)) {
       made.parameter = parameters.size();
-      parameters.push_back({std::string(tensor.name), Variable(on(device), tensor.name), array.shape.rank() >= 2});
+      parameters.push_back({std::string(tensor.name), Variable(on(device), tensor.name), elements.shape.rank() >= 2});
       made.value.trains = true;
-      if (array.shape.numel() <= kKnownElements) made.value.known = on(kCpu);
+      if (elements.shape.numel() <= kKnownElements) made.value.known = on(kCpu);
     } else {
       made.value.known = on(kCpu);
       made.value.tensor = moved(made.value.known, device);
     }
+    if (elements.made.empty()) release_pages(elements.bytes);  // the tensor has a copy
     initialisers.push_back(std::move(made));
   }
 

@@ -14,6 +14,9 @@
 #include "io/array.hpp"
 #include "onnx/wire.hpp"
 
+namespace weft {
+class MappedFile;
+}
 namespace weft::onnx {
 
 /// Numbers of ONNX's element types.
@@ -141,5 +144,15 @@ inline constexpr std::size_t kMaxDims = 16;  // axes of a tensor
 enum class Narrow : std::uint8_t { refuse, widen };
 io::Array elements_of(const TensorProto& tensor, const std::string& source, const std::filesystem::path& folder,
                       Narrow narrow = Narrow::refuse);
+/// The same without a copy where the file has the elements as they are.
+struct ElementView {
+  DType dtype = DType::f32;
+  Shape shape;
+  Bytes bytes;                             // of the model's file, of `file`, or of `made`
+  std::shared_ptr<const MappedFile> file;  // of external data
+  std::vector<std::byte> made;
+};
+ElementView view_elements(const TensorProto& tensor, const std::string& source, const std::filesystem::path& folder,
+                          Narrow narrow);
 
 }  // namespace weft::onnx

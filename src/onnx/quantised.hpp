@@ -5,6 +5,8 @@
 
 namespace weft::onnx {
 
+/// The type of 2 or 4 bits that the file has for an input which is stored; 0 for other types, and for other inputs.
+std::int64_t narrow_type(const Application& a, std::size_t i);
 /// x clamped to the range of an integer type, and cast to it.
 Tensor saturated(const Tensor& x, DType type);
 /// (q - zero point) scale of input `x`, in the scale's type. A scale of one element, or one for each slice along `axis`.

@@ -33,6 +33,12 @@ int axis_of(const A& a, const Tensor& x) {
 
 }  // namespace
 
+std::int64_t narrow_type(const A& a, std::size_t i) {
+  if (!a.has(i)) return 0;
+  for (const TensorProto& tensor : a.run().model.graph.initialisers)
+    if (is_narrow(tensor.type) && tensor.name == a.node().inputs[i]) return tensor.type;
+  return 0;
+}
 Tensor saturated(const Tensor& x, DType type) {
   return cast(clamp(x, element(type).lowest, element(type).highest), type);
 }
@@ -59,11 +65,9 @@ void quantise(A& a) {
   DType type = a.has(2) ? a[2].dtype() : DType::u8;
   if (const Extent wanted = a.integer("output_dtype", 0)) type = dtype_of_element(wanted);
   // A zero point of 4 bits is read as one of 8, which has other limits.
-  if (a.has(2))
-    for (const TensorProto& tensor : a.run().model.graph.initialisers)
-      if (is_narrow(tensor.type) && tensor.name == a.node().inputs[2])
-        throw DTypeError(fmt::format("{}: it makes elements of {}, which Weft does not compute with", a.node().title(),
-                                     element_type_name(tensor.type)));
+  if (const std::int64_t narrow = narrow_type(a, 2))
+    throw DTypeError(fmt::format("{}: it makes elements of {}, which Weft does not compute with", a.node().title(),
+                                 element_type_name(narrow)));
   const int axis = axis_of(a, a[0]);
   const Tensor x = is_float(a[0].dtype()) ? a[0] : cast(a[0], DType::f32);
   Tensor y = round(x / along_axis(a, a[1], x, axis));

@@ -57,7 +57,9 @@ class Contrib(unittest.TestCase):
         wanted = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
         ports = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
                  for i, (n, x) in enumerate(zip(names, inputs)) if n and i not in weights]
-        stored = [numpy_helper.from_array(inputs[i], names[i]) for i in weights]
+        stored = [inputs[i] if isinstance(inputs[i], TensorProto) else numpy_helper.from_array(inputs[i]) for i in weights]
+        for i, tensor in zip(weights, stored):
+            tensor.name = names[i]
         node = helper.make_node(type, names, wanted, domain=domain, **attributes)
         graph = helper.make_graph([node], "graph", ports, [helper.make_value_info(n, onnx.TypeProto()) for n in wanted if n], stored)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
@@ -126,6 +128,12 @@ class Contrib(unittest.TestCase):
                    bits=4, block_size=32, gather_axis=0, quantize_axis=1)
         self.judge("GatherBlockQuantized", [u8(10, 32), whole(0, 10, 4, dtype=np.int64), real(10, 2, scale=0.1), u8(10, 1)], weights=(0, 2, 3),
                    bits=4, block_size=32, gather_axis=0, quantize_axis=1)
+
+        for type in (TensorProto.UINT4, TensorProto.INT4):  # stored as what they are, one number a place
+            low = -8 if type == TensorProto.INT4 else 0
+            table, zero = (helper.make_tensor("", type, shape, draw.integers(low, low + 16, shape).ravel()) for shape in ((10, 20), (10, 2)))
+            self.judge("GatherBlockQuantized", [table, whole(0, 10, 4, dtype=np.int64), real(10, 2, scale=0.1), zero], weights=(0, 2, 3),
+                       block_size=16, gather_axis=0, quantize_axis=1)
 
     def test_norms(self):
         x, skip, weight, shift, bias = real(2, 3, 8), real(2, 3, 8), real(8), real(8), real(8)

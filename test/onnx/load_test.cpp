@@ -421,6 +421,22 @@ TEST_F(OnnxLoad, ReadsExternalData) {
   EXPECT_NE(with("sub", "0", "24"), "no error");
 }
 
+// The address space holds the file, the tensor, and not a second copy of the weight.
+TEST_F(OnnxLoad, CopiesWeightsOnce) {
+  constexpr std::size_t size = std::size_t{256} << 20;
+  const fs::path data = folder_.put("weights.bin", "");
+  fs::resize_file(data, size);  // takes no room on the disk
+  const GraphParts graph{
+      .nodes = {{"Gather", {"w", "x"}, {"y"}}},
+      .inputs = {{"x", 7, {"1"}}},
+      .outputs = {{"y", 1, {"1"}}},
+      .tensors = {{"w", {static_cast<std::int64_t>(size / 4)}, 1, "", {{"location", "weights.bin"}}}}};
+  const std::string bytes = model_of(graph);
+  (void)loaded(model_of(layer()));  // starts what the session needs
+  const test::MemoryLimit limit(2 * size + size / 2);
+  EXPECT_EQ(loaded(bytes)({tensor<std::int64_t>({5})})[0].item<float>(), 0);
+}
+
 TEST_F(OnnxLoad, ChecksInputs) {
   const Model model = loaded(model_of(layer()));
   EXPECT_SAYS(message_of<UsageError>([&] { model(std::vector<Tensor>{}); }), "0 inputs are given; it takes 1");
