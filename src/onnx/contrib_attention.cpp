@@ -73,7 +73,7 @@ void fused_attention(A& a) {
   attention_of(a, qkv, 3, 4, 5);
 }
 void quantised_attention(A& a) {
-  const Tensor product = cast(centred_product(a, 0, 6, 1, 7), a[3].dtype());
+  const Tensor product = cast(centred_product(a[0], a.optional(6), a[1], a.optional(7)), a[3].dtype());
   attention_of(a, product * (a[3] * a[4]) + a[2], 5, 8, 9);
 }
 

@@ -62,29 +62,24 @@ void quantised_global_average(A& a) {
 Tensor column_scale(const A& a, std::size_t i) { return a[i].numel() == 1 ? reshape(a[i], Shape()) : a[i]; }
 void quantised_gemm(A& a) {
   const DType type = a[1].dtype();
-  Tensor x = cast(a[0], DType::i32) - cast(reshape(a[2], Shape()), DType::i32);
-  Tensor w = cast(a[3], DType::i32);
-  if (a.flag("transA", false)) x = transpose(x);
-  if (a.flag("transB", false)) w = transpose(w);
-  if (a.has(5)) w = w - cast(column_scale(a, 5), DType::i32);
-  const double alpha = a.number("alpha", 1);
-  // The integers of the bias have the scale of the product.
-  Tensor y = matmul(x, w);
-  if (a.has(6)) y = y + a[6];
+  const auto turned = [&](std::size_t i, std::string_view name) {
+    return a.flag(name, false) ? transpose(a[i]) : a[i];
+  };
+  Tensor y = centred_product(turned(0, "transA"), a.optional(2), turned(3, "transB"), a.optional(5));
+  if (a.has(6)) y = y + a[6];  // integers in units of the product
   Tensor real = cast(y, type) * (reshape(a[1], Shape()) * column_scale(a, 4));
-  if (alpha != 1) real = real * alpha;
+  if (const double alpha = a.number("alpha", 1); alpha != 1) real = real * alpha;
   a.give(a.has(7) ? integer_values(a, real, 7, 8) : real);
 }
 void integer_product_to_float(A& a) {
-  const Tensor y = cast(centred_product(a, 0, 4, 1, 5), a[2].dtype()) * (column_scale(a, 2) * column_scale(a, 3));
+  const Tensor product = centred_product(a[0], a.optional(4), a[1], a.optional(5));
+  const Tensor y = cast(product, a[2].dtype()) * (column_scale(a, 2) * column_scale(a, 3));
   a.give(a.has(6) ? y + a[6] : y);
 }
 void dynamic_product(A& a) {
   const DynamicIntegers x = dynamic_integers(a[0]);
-  const Tensor left = cast(x.values, DType::i32) - cast(x.zero, DType::i32);
-  Tensor right = cast(a[1], DType::i32);
-  if (a.has(3)) right = right - cast(column_scale(a, 3), DType::i32);
-  const Tensor y = cast(matmul(left, right), a[0].dtype()) * (x.scale * column_scale(a, 2));
+  const Tensor product = centred_product(x.values, x.zero, a[1], a.optional(3));
+  const Tensor y = cast(product, a[0].dtype()) * (x.scale * column_scale(a, 2));
   a.give(a.has(4) ? y + a[4] : y);
 }
 

@@ -13,9 +13,8 @@ Tensor saturated(const Tensor& x, DType type);
 Tensor real_values(const Application& a, std::size_t x, std::size_t scale, std::size_t zero, int axis = 0);
 /// round(x / scale) + zero point in the type of the zero point (u8 if it is left out), of inputs of one element.
 Tensor integer_values(const Application& a, const Tensor& x, std::size_t scale, std::size_t zero);
-/// The product in i32 of two inputs less their zero points.
-Tensor centred_product(const Application& a, std::size_t left, std::size_t left_zero, std::size_t right,
-                       std::size_t right_zero);
+/// The product in i32 of two matrices of integers less their zero points, which may be undefined. The left ones are of rows.
+Tensor centred_product(const Tensor& left, const Tensor& left_zero, const Tensor& right, const Tensor& right_zero);
 /// A scale, a zero point and the integers [0, 255] of all elements: the results of DynamicQuantizeLinear.
 struct DynamicIntegers {
   Tensor values, scale, zero;

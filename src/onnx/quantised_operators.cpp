@@ -87,52 +87,83 @@ void quantise_dynamically(A& a) {
 }
 
 // x - zero point in i32; zero points of rows or columns follow an axis from the end.
-Tensor centred(const A& a, std::size_t i, std::size_t zero, int axis) {
-  const Tensor x = cast(a[i], DType::i32);
-  if (!a.has(zero)) return x;
-  const Tensor z = cast(a[zero], DType::i32);
-  if (z.numel() == 1) return x - reshape(z, Shape());
-  return x - (axis == -2 && z.rank() == 1 ? unsqueeze(z, -1) : z);
+Tensor centred(const Tensor& x, const Tensor& zero, int axis) {
+  if (!zero.defined()) return cast(x, DType::i32);
+  const Tensor z = cast(zero, DType::i32);
+  if (z.numel() == 1) return cast(x, DType::i32) - reshape(z, Shape());
+  return cast(x, DType::i32) - (axis == -2 && z.rank() == 1 ? unsqueeze(z, -1) : z);
 }
+
 }  // namespace
 
-// The product of two matrices of integers less their zero points: (x - p)(y - q) = x y - p y - x q + p q, so that the product is
-// of eight-bit integers as they are.
-Tensor centred_product(const A& a, std::size_t left, std::size_t left_zero, std::size_t right, std::size_t right_zero) {
-  const Tensor &x = a[left], &y = a[right];
-  if (x.rank() < 2 || y.rank() < 2) return matmul(centred(a, left, left_zero, -2), centred(a, right, right_zero, -1));
-  const auto zero_point = [&](std::size_t i, bool of_rows) {
-    const Tensor z = cast(a[i], DType::i32);
+// (x - p)(y - q) = x y - p y - x q + p q, so that the product is of eight-bit integers as they are.
+Tensor centred_product(const Tensor& x, const Tensor& p, const Tensor& y, const Tensor& q) {
+  if (x.rank() < 2 || y.rank() < 2) return matmul(centred(x, p, -2), centred(y, q, -1));
+  const auto zero_point = [&](const Tensor& zero, bool of_rows) {
+    const Tensor z = cast(zero, DType::i32);
     if (z.numel() == 1) return reshape(z, Shape());
     return of_rows && z.rank() == 1 ? unsqueeze(z, -1) : z;
   };
   Tensor product = int_matmul(x, y);
-  if (a.has(left_zero))
-    product = product - zero_point(left_zero, true) * sum(cast(y, DType::i32), {-2}, {.keepdims = true});
-  if (a.has(right_zero))
-    product = product - sum(cast(x, DType::i32), {-1}, {.keepdims = true}) * zero_point(right_zero, false);
-  if (a.has(left_zero) && a.has(right_zero)) {
+  if (p.defined()) product = product - zero_point(p, true) * sum(cast(y, DType::i32), {-2}, {.keepdims = true});
+  if (q.defined()) product = product - sum(cast(x, DType::i32), {-1}, {.keepdims = true}) * zero_point(q, false);
+  if (p.defined() && q.defined()) {
     const Tensor depth = full({}, static_cast<double>(x.dim(-1)), DType::i32, product.device());
-    product = product + zero_point(left_zero, true) * zero_point(right_zero, false) * depth;
+    product = product + zero_point(p, true) * zero_point(q, false) * depth;
   }
   return product;
 }
 
 namespace {
 
-void integer_product(A& a) { a.give(centred_product(a, 0, 2, 1, 3)); }
+void integer_product(A& a) { a.give(centred_product(a[0], a.optional(2), a[1], a.optional(3))); }
 
-// In floats that hold every sum exactly: f64 on the CPU; f32 elsewhere, up to 2^24.
+// Floats that hold every sum exactly: f64 on the CPU; f32 elsewhere, up to 2^24.
 DType exact_type(const A& a) { return a.on_cpu() ? DType::f64 : DType::f32; }
-Tensor weight_centred(const A& a, std::size_t i, std::size_t zero) {
-  const Tensor w = cast(a[i], DType::i32);
-  if (!a.has(zero)) return w;
-  return w - cast(along_axis(a, a[zero], w, 0), DType::i32);
+bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
+
+// The convolution that the node describes of x [N, C, ...] less a zero point and of a weight [O, C, ...] less one, or one for each
+// output: in i32. Short sums are exact in f32. Long ones of bytes are products of integers with the windows.
+Tensor centred_convolution(const A& a, const Tensor& x, const Tensor& zero, const Tensor& w,
+                           const Tensor& weight_zero) {
+  const std::vector<Extent> window = window_of(a, x, w);
+  const Extent outputs = w.dim(0), terms = outputs ? w.numel() / outputs : 0;
+  constexpr double kLargest = 255.0 * 255.0, kExact = 1 << 24;
+  const bool bytes = is_byte(x.dtype()) && is_byte(w.dtype());
+  const bool is_short = bytes && static_cast<double>(terms) * kLargest < kExact;
+  if (is_short || !bytes || !a.on_cpu() || a.integer("group", 1) != 1) {
+    const DType type = is_short ? DType::f32 : exact_type(a);
+    Tensor weight = cast(w, DType::i32);
+    if (weight_zero.defined()) weight = weight - cast(along_axis(a, weight_zero, w, 0), DType::i32);
+    return cast(convolved(a, cast(centred(x, zero, -1), type), cast(weight, type), {}), DType::i32);
+  }
+  const Spatial s = spatial_of(a, x.shape(), window, false);
+  Tensor in = padded_space(x, s.before, s.after, 0);
+  if (zero.defined() && in.shape() != x.shape()) {  // what is around x is 0, so it has the zero point's number
+    Shape space = x.shape();
+    space[0] = space[1] = 1;
+    const Tensor inside = padded_space(full(space, 1, DType::u8, a.device()), s.before, s.after, 0);
+    in = where(ne(inside, 0.0), in, cast(reshape(zero, Shape()), x.dtype()));
+  }
+  Tensor rows = windows_of(in, s);  // [N, C, windows..., window...]
+  Axes order{0};
+  Shape shape{x.dim(0)};
+  Extent places = 1;
+  for (int i = 0; i < s.axes; ++i) {
+    order.push_back(2 + i);
+    shape.push_back(rows.dim(2 + i));
+    places *= rows.dim(2 + i);
+  }
+  order.push_back(1);
+  for (int i = 0; i < s.axes; ++i) order.push_back(2 + s.axes + i);
+  shape.push_back(outputs);
+  if (terms == 0 || places == 0 || w.dim(1) != x.dim(1)) a.shape_error("the channels of x and of the weight differ");
+  // Bytes of x on the left and those of the weight on the right, as the kernels for bytes have them.
+  rows = reshape(permute(rows, order), {x.dim(0), places, terms});
+  const Tensor product = centred_product(rows, zero, transpose(reshape(w, {outputs, terms})), weight_zero);
+  return channels_first(reshape(product, shape));
 }
-void integer_convolution(A& a) {
-  const DType type = exact_type(a);
-  a.give(cast(convolved(a, cast(centred(a, 0, 2, -1), type), cast(weight_centred(a, 1, 3), type), {}), DType::i32));
-}
+void integer_convolution(A& a) { a.give(centred_convolution(a, a[0], a.optional(2), a[1], a.optional(3))); }
 
 // round(y scale) + zero point, of y in units of the product of both scales.
 Tensor requantised(const A& a, const Tensor& y, const Tensor& units, std::size_t scale, std::size_t zero) {
@@ -141,7 +172,7 @@ Tensor requantised(const A& a, const Tensor& y, const Tensor& units, std::size_t
 }
 void quantised_product(A& a) {
   const DType type = exact_type(a);
-  const Tensor y = cast(centred_product(a, 0, 2, 3, 5), type);
+  const Tensor y = cast(centred_product(a[0], a.optional(2), a[3], a.optional(5)), type);
   const auto scale = [&](std::size_t i, bool rows) {
     const Tensor s = cast(a[i], type);
     return s.numel() == 1 ? reshape(s, Shape()) : rows && s.rank() == 1 ? unsqueeze(s, -1) : s;
@@ -149,17 +180,17 @@ void quantised_product(A& a) {
   a.give(requantised(a, y, scale(1, true) * scale(4, false), 6, 7));
 }
 void quantised_convolution(A& a) {
-  const DType type = exact_type(a);
-  const Tensor w = cast(weight_centred(a, 3, 5), type);
-  const Tensor bias = a.has(8) ? cast(a[8], type) : Tensor();
   const bool last = a.flag("channels_last", false);  // of com.microsoft
-  const Tensor x = cast(centred(a, 0, 2, -1), type);
-  const Tensor y = convolved(a, last ? channels_first(x) : x, w, bias);
-  Tensor scale = cast(a[4], type);
-  Shape shape(std::vector<Extent>(static_cast<std::size_t>(y.rank()), 1));
-  if (scale.numel() > 1) shape[1] = scale.numel();
-  scale = reshape(scale, scale.numel() > 1 ? shape : Shape());
-  const Tensor z = requantised(a, y, scale * reshape(cast(a[1], type), Shape()), 6, 7);
+  Tensor y = centred_convolution(a, last ? channels_first(a[0]) : a[0], a.optional(2), a[3], a.optional(5));
+  const auto by_channel = [&](const Tensor& v) {
+    if (v.numel() == 1) return reshape(v, Shape());
+    Shape shape(std::vector<Extent>(static_cast<std::size_t>(y.rank()), 1));
+    shape[1] = v.numel();
+    return reshape(v, shape);
+  };
+  if (a.has(8)) y = y + by_channel(a[8]);
+  const Tensor units = by_channel(cast(a[4], DType::f32)) * reshape(cast(a[1], DType::f32), Shape());
+  const Tensor z = requantised(a, cast(y, DType::f32), units, 6, 7);
   a.give(last ? channels_last(z) : z);
 }
 

@@ -15,6 +15,8 @@ struct Spatial {
 /// From the node's attributes, for x [N, C, ...]. `kernel` is that of a weight, or empty for the attribute.
 /// Errors: ShapeError, UsageError for attributes that do not fit. A `transposed` one leaves "SAME" to its caller.
 Spatial spatial_of(const Application& a, const Shape& x, std::vector<Extent> kernel, bool transposed);
+/// The extents of the windows that a weight is multiplied with. Errors: ShapeError.
+std::vector<Extent> window_of(const Application& a, const Tensor& x, const Tensor& w);
 /// x with `value` around its axes of space.
 Tensor padded_space(const Tensor& x, const std::vector<Extent>& before, const std::vector<Extent>& after, double value);
 /// x [N, C, ...] in windows: [N, C, windows..., kernel...].

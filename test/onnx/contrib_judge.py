@@ -235,6 +235,10 @@ class Contrib(unittest.TestCase):
         weight = [i8(5, 4, 3, 3), f32(0.01), one(0, np.int8)]
         self.judge("QLinearConv", [*x, *weight, f32(0.3), one(100, np.uint8), whole(-900, 900, 5)], weights=(3, 4, 5, 8), pads=[1, 1, 1, 1])
         self.judge("QLinearConv", [u8(2, 6, 6, 4), *x[1:], *weight, f32(0.3), one(100, np.uint8)], weights=(3, 4, 5), pads=[1, 1, 0, 0], channels_last=1)
+        # Sums that f32 does not hold, with a zero point around the image, one for each output, and steps.
+        many = [u8(1, 40, 9, 8), f32(0.02), one(120, np.uint8), u8(6, 40, 3, 3), np.linspace(0.01, 0.02, 6, dtype=np.float32), np.full(6, 128, np.uint8)]
+        self.judge("QLinearConv", [*many, f32(3.0), one(100, np.uint8), whole(-90000, 90000, 6)], weights=(3, 4, 5, 8), domain="", pads=[1, 1, 1, 1], strides=[2, 1])
+        self.judge("ConvInteger", [u8(2, 40, 9, 8), u8(6, 40, 3, 3), one(120, np.uint8), one(7, np.uint8)], weights=(1,), domain="", pads=[1, 0, 2, 1], dilations=[1, 2])
         self.judge("QuantizeLinear", [real(3, 5, scale=100), f32(0.01), one(30000, np.uint16)])
         self.judge("DequantizeLinear", [whole(0, 65536, 3, 5, dtype=np.uint16), f32(0.01), one(30000, np.uint16)])
 
