@@ -192,6 +192,7 @@ struct Result {
   std::string text;
   std::vector<GeneratedToken> tokens;
   Finish finish = Finish::length;
+  std::string stop_text = {};  ///< the one that ended it
   Extent prompt_tokens = 0;
   Extent reused_tokens = 0;  ///< tokens of the prompt that were in the cache
   Extent drafted_tokens = 0, accepted_tokens = 0;

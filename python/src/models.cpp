@@ -69,6 +69,7 @@ nb::dict dict_of(const llm::Result& result) {
   nb::dict made;
   made["text"] = result.text;
   made["finish"] = std::string(llm::name_of(result.finish));
+  made["stop_text"] = result.stop_text;
   made["prompt_tokens"] = result.prompt_tokens;
   made["reused_tokens"] = result.reused_tokens;
   made["prompt_seconds"] = result.prompt_seconds;

@@ -28,6 +28,7 @@ class Result:
     tokens: list[int]
     prompt_seconds: float
     seconds: float
+    stop_text: str = ""  #: the stop text that ended it
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     log_probabilities: list[float] = field(default_factory=list)

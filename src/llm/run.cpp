@@ -139,6 +139,7 @@ void Reply::end(Finish finish, std::string& piece) {
   }
   piece += rest;
   result.text += rest;
+  result.stop_text = stop_.found();
 }
 
 // ---- Run ---------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,11 @@ std::string StopTexts::put(std::string_view piece) {
   if (stopped_) return "";
   held_ += piece;
   std::size_t first = std::string::npos;
-  for (const std::string& text : texts_) first = std::min(first, held_.find(text));
+  for (const std::string& text : texts_)
+    if (const std::size_t at = held_.find(text); at < first) {
+      first = at;
+      found_ = text;
+    }
   if (first != std::string::npos) {
     stopped_ = true;
     std::string certain = held_.substr(0, first);

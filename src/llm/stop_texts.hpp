@@ -18,10 +18,12 @@ class StopTexts {
   /// What was held back, at the end of the text.
   std::string finish();
   bool stopped() const { return stopped_; }
+  /// The stop text that was found; empty: none.
+  const std::string& found() const { return found_; }
 
  private:
   std::vector<std::string> texts_;
-  std::string held_;
+  std::string held_, found_;
   bool stopped_ = false;
 };
 

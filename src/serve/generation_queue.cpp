@@ -220,8 +220,13 @@ void GenerationQueue::tell(llm::Batch& batch, const llm::Batch::Progress& progre
                         .piece = progress.piece,
                         .has_ended = progress.has_ended,
                         .finish = result.finish,
-                        .error = progress.error,
-                        .reused_tokens = progress.has_ended ? result.reused_tokens : 0};
+                        .error = progress.error};
+  if (progress.has_ended) {
+    event.stop_text = result.stop_text;
+    event.reused_tokens = result.reused_tokens;
+    event.prompt_seconds = result.prompt_seconds;
+    event.seconds = result.seconds;
+  }
   event.tokens.assign(result.tokens.begin() + static_cast<std::ptrdiff_t>(running.tokens_told), result.tokens.end());
   const std::size_t fresh = event.tokens.size();
   running.tokens_told = result.tokens.size();

@@ -34,9 +34,11 @@ struct GenerationEvent {
   std::vector<llm::GeneratedToken> tokens = {};  ///< since the event before
   bool has_ended = false;
   llm::Finish finish = llm::Finish::length;  ///< once it has ended
+  std::string stop_text = {};                ///< the one that ended it
   std::string error = {};                    ///< why it failed; empty: it did not
   bool is_ours = false;                      ///< the failure is not the request's: of the device
   Extent reused_tokens = 0;                  ///< of its prompt, once it has ended
+  double prompt_seconds = 0, seconds = 0;    ///< as in GenerationRecord, once it has ended
 };
 
 /// A text to write.

@@ -110,9 +110,10 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
 
   std::vector<std::string> names;
   Value::Array tools = read_tools(body, names);
-  const std::string choice = read_tool_choice(body, names);
+  const ToolChoice choice = read_tool_choice(body, names);
+  const bool uses_tools = !tools.empty() && choice.use != ToolUse::none;
   llm::ChatOptions chat;
-  if (!tools.empty() && choice != "none") chat.tools = Value(tools).to_json();
+  if (uses_tools) chat.tools = Value(tools).to_json();
   Value variables = Value::Object();
   if (const Value* given_variables = given(body, "chat_template_kwargs")) {
     if (!given_variables->is_object()) refuse_field("chat_template_kwargs", "is not an object");
@@ -131,17 +132,19 @@ CompletionRequest read_chat_request(const Value& body, const OpenAiModel& model)
   }
   request.begins_in_reasoning = llm::opens_reasoning(text);
 
-  if (!tools.empty() && choice != "none") {
-    if (options.grammar && choice != "auto")
-      refuse_field("response_format", "is given beside a tool that must be called");
+  if (uses_tools) {
+    const bool must_call = choice.use == ToolUse::must;
+    if (options.grammar && must_call) refuse_field("response_format", "is given beside a tool that must be called");
     const ToolFormat& format = model.tools;
-    if (choice[0] == '=')
-      std::erase_if(tools, [&](const Value& t) { return t["function"]["name"].string() != choice.substr(1); });
-    request.tool_names = names;
+    // The prompt tells of all tools, so that its beginning stays the same in the cache.
+    std::erase_if(tools, [&](const Value& tool) {
+      const std::string& name = tool["function"]["name"].string();
+      return std::find(choice.allowed.begin(), choice.allowed.end(), name) == choice.allowed.end();
+    });
+    request.tool_names = choice.allowed;
     options.keep_special = true;  // the texts around calls may be special tokens
-    const bool must_call = choice != "auto";
     if (must_call || (!options.grammar && !format.opening.empty())) {
-      const bool is_parallel = flag(body, "parallel_tool_calls", true) && choice[0] != '=';
+      const bool is_parallel = flag(body, "parallel_tool_calls", true) && !choice.is_one;
       // Where the call must begin at once its opening is a part of the prompt, with its special tokens.
       request.begins_in_call = must_call && !request.begins_in_reasoning;
       const std::string trigger = must_call ? std::string(llm::kReasoningEnd)

@@ -183,6 +183,25 @@ Value ResponseAnswer::body() const {
   return value;
 }
 
+Value input_items(const StoredResponse& stored) {
+  // The items end with those of the response itself.
+  const std::size_t count = stored.items.size() - stored.response["output"].elements().size();
+  Value::Array list;
+  for (std::size_t i = 0; i < count; ++i) {
+    Value item = stored.items[i];
+    Value::Object& members = item.members();
+    if (!item.find("id")) members.set("id", Value(fmt::format("item_{}", i)));
+    if (!item.find("type")) members.set("type", Value("message"));
+    if (const Value* content = item.find("content"); content && content->is_string())
+      members.set("content", Value::array({Value::object({{"type", "input_text"}, {"text", *content}})}));
+    list.push_back(std::move(item));
+  }
+  const auto id_of = [&](bool last) { return list.empty() ? Value() : (last ? list.back() : list.front())["id"]; };
+  const Value first = id_of(false), last = id_of(true);
+  return Value::object(
+      {{"object", "list"}, {"data", std::move(list)}, {"first_id", first}, {"last_id", last}, {"has_more", false}});
+}
+
 std::optional<StoredResponse> ResponseAnswer::to_store() const {
   if (!stores_) return std::nullopt;
   StoredResponse stored{body(), items_};

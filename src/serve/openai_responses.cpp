@@ -134,8 +134,9 @@ Value tools_of(const Value& tools) {
 Value tool_choice_of(const Value& choice) {
   if (!choice.is_object()) return choice;
   const Value* type = given(choice, "type");
+  if (type && type->is_string() && type->string() == "allowed_tools") return choice;
   if (!type || !type->is_string() || type->string() != "function")
-    refuse_field("tool_choice", "is none of none, auto, required and a function");
+    refuse_field("tool_choice", "is none of none, auto, required, a function and allowed_tools");
   return object_of(
       {{"type", "function"}, {"function", object_of({{"name", required_text(choice, "name", "tool_choice")}})}});
 }

@@ -20,6 +20,8 @@ struct StoredResponse {
   Value response;
   Value::Array items;
 };
+/// The list of the items that a response answered.
+Value input_items(const StoredResponse& stored);
 
 /// The latest responses, in memory and perhaps in a folder, where a later store finds them. The oldest go first. Each response is a
 /// file that appears whole or not at all, and is on the disk before its request ends. One store at a time may use a folder.

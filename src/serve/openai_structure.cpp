@@ -69,23 +69,42 @@ Value::Array read_tools(const Value& body, std::vector<std::string>& names) {
   return tools->elements();
 }
 
-std::string read_tool_choice(const Value& body, const std::vector<std::string>& names) {
+ToolChoice read_tool_choice(const Value& body, const std::vector<std::string>& names) {
   const Value* choice = given(body, "tool_choice");
-  if (!choice) return names.empty() ? "none" : "auto";
-  std::string text;
-  if (choice->is_string() &&
-      (choice->string() == "none" || choice->string() == "auto" || choice->string() == "required")) {
-    text = choice->string();
-  } else {
-    const Value* function = choice->is_object() ? given(*choice, "function") : nullptr;
-    const Value* name = function && function->is_object() ? given(*function, "name") : nullptr;
-    if (!name || !name->is_string()) refuse_field("tool_choice", "is none of none, auto, required and a function");
+  if (!choice) return {names.empty() ? ToolUse::none : ToolUse::may, names};
+  const auto use_of = [&](const Value* mode) {
+    const std::string_view text = mode && mode->is_string() ? std::string_view(mode->string()) : std::string_view();
+    if (text == "none") return ToolUse::none;
+    if (text == "auto") return ToolUse::may;
+    if (text != "required")
+      refuse_field("tool_choice",
+                   "is none of none, auto, required, a function, and allowed_tools with one of these modes");
+    if (names.empty()) refuse_field("tool_choice", "is \"required\", and there are no tools");
+    return ToolUse::must;
+  };
+  const auto name_in = [&](const Value& tool) {
+    // The Responses API has the name without the object around it.
+    const Value* function = tool.is_object() ? given(tool, "function") : nullptr;
+    const Value& owner = function ? *function : tool;
+    const Value* name = owner.is_object() ? given(owner, "name") : nullptr;
+    if (!name || !name->is_string()) refuse_field("tool_choice", "names no function");
     if (std::find(names.begin(), names.end(), name->string()) == names.end())
       refuse_field("tool_choice", fmt::format("names {}, which is not one of the tools", quote(name->string(), 80)));
-    return "=" + name->string();
+    return name->string();
+  };
+  const Value* type = choice->is_object() ? given(*choice, "type") : nullptr;
+  if (type && type->is_string() && type->string() == "allowed_tools") {
+    const Value* inner = given(*choice, "allowed_tools");
+    const Value& allowed = inner && inner->is_object() ? *inner : *choice;
+    const Value* tools = given(allowed, "tools");
+    if (!tools || !tools->is_array() || tools->elements().empty())
+      refuse_field("tool_choice", "has no list of allowed tools");
+    ToolChoice made{use_of(given(allowed, "mode")), {}};
+    for (const Value& tool : tools->elements()) made.allowed.push_back(name_in(tool));
+    return made;
   }
-  if (text == "required" && names.empty()) refuse_field("tool_choice", "is \"required\", and there are no tools");
-  return text;
+  if (choice->is_object() && given(*choice, "function")) return {ToolUse::must, {name_in(*choice)}, true};
+  return {use_of(choice), names};
 }
 
 }  // namespace weft::serve

@@ -281,7 +281,9 @@ TEST_F(Generate, StopTextsEndItAndAreNoPartOfIt) {
   options.stop = {"never there", stop};
   const Result result = model.generate(kPrompt, options).result();
   EXPECT_EQ(result.finish, Finish::stop_text);
+  EXPECT_EQ(result.stop_text, stop);
   EXPECT_EQ(result.text, whole.text.substr(0, whole.text.find(stop)));
+  EXPECT_EQ(whole.stop_text, "");
 }
 
 TEST_F(Generate, CancellingEndsItBeforeTheNextToken) {
@@ -479,6 +481,7 @@ TEST(StopTexts, TheFirstInTheTextEndsIt) {
   EXPECT_EQ(other.put("a bb cc"), "a ");
   StopTexts third({"bb", "cc", "zz"});
   EXPECT_EQ(third.put("a cc bb"), "a ");
+  EXPECT_EQ(third.found(), "cc");
 }
 
 TEST(StopTexts, HoldBackWhatMayBeOne) {

@@ -231,12 +231,11 @@ bool HttpConnection::send_error(int status, const op::OperationError& error) {
 }
 
 // The end of the connection is the end of the events.
-bool HttpConnection::begin_events(std::string_view more_headers) {
+bool HttpConnection::begin_events(std::string_view more_headers, std::string_view type) {
   keep_alive_ = false;
   log(200);
   return write(
-      fmt::format("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n{}Connection: "
-                  "close\r\n\r\n",
+      fmt::format("HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n{}Connection: close\r\n\r\n", type,
                   more_headers));
 }
 

@@ -78,7 +78,7 @@ class HttpConnection {
   bool send(int status, const Value& body) { return send(status, "application/json", body.to_json()); }
   bool send(int status, std::string_view type, std::string body);
   bool send_error(int status, const operations::OperationError& error);
-  bool begin_events(std::string_view more_headers);
+  bool begin_events(std::string_view more_headers, std::string_view type = "text/event-stream");
   bool write(const std::string& text);
 
  private:

@@ -1,4 +1,4 @@
-// The HTTP API of OpenAI for a language model, a speech model and a voice, or some of them.
+// The HTTP APIs of OpenAI, Anthropic and Ollama for a language model, a speech model and a voice, or some of them.
 #pragma once
 
 #include <chrono>
@@ -44,9 +44,11 @@ struct OpenAiOptions {
 ///     POST   /v1/rerank                 documents in the order in which they answer a query
 ///     POST   /v1/audio/transcriptions   a form with a sound; and /v1/audio/translations
 ///     POST   /v1/audio/speech           a text; the answer is a sound
+///     POST   /v1/messages               the API of Anthropic; and /v1/messages/count_tokens
+///     *      /api/...                   the API of Ollama
 ///
-/// A key comes as "Authorization: Bearer KEY". Errors have the body {"error": {"message", "type", "param", "code"}}. A client that
-/// leaves cancels its request. Thread safety: the functions that set models and `drain` are for one thread.
+/// A key comes as "Authorization: Bearer KEY", or as "x-api-key: KEY". Errors have the body {"error": {"message", "type", "param",
+/// "code"}}, or that of the other APIs. A client that leaves cancels its request. Thread safety: the functions that set models and `drain` are for one thread.
 class OpenAiServer {
  public:
   /// Errors: as HttpServer.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/utc_time.hpp"
 #include "remote/nats/protocol.hpp"
 #include "weft/operations/specification.hpp"
 
@@ -21,12 +22,7 @@ class Discovery {
   Discovery(NatsConnection& connection, ServiceNames names, const op::Registry& registry,
             const ServiceStatistics& statistics)
       : connection_(connection), names_(std::move(names)), registry_(registry), statistics_(statistics) {
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    gmtime_r(&now, &parts);
-    char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    started_ = text;
+    started_ = utc_text(std::time(nullptr));
   }
 
   Value identity(std::string_view kind) const {

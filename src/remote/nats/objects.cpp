@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/quote.hpp"
+#include "base/utc_time.hpp"
 #include "catalogue/wire.hpp"
 #include "weft/operations/envelope.hpp"
 #include "weft/value.hpp"
@@ -42,15 +43,6 @@ std::string digest_of(std::string_view bytes) {
   if (EVP_Digest(bytes.data(), bytes.size(), hash, &length, EVP_sha256(), nullptr) != 1)
     throw OperationError("UNAVAILABLE", "SHA-256 failed");
   return "SHA-256=" + url_base64({reinterpret_cast<const char*>(hash), length});
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
 }
 
 template <class T, void (*destroy)(T*)>
@@ -125,7 +117,7 @@ std::string NatsObjects::put(std::string_view bytes) {
                                     {"bucket", bucket_},
                                     {"nuid", id},
                                     {"size", bytes.size()},
-                                    {"mtime", utc_now()},
+                                    {"mtime", utc_text(std::time(nullptr))},
                                     {"chunks", chunks},
                                     {"digest", digest_of(bytes)}});
   const std::string text = meta.to_json();
