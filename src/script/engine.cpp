@@ -102,6 +102,7 @@ Engine::Engine(const IsolateOptions& given)
     define_media(*this);
     define_senses(*this);
     define_net(*this);
+    define_web(*this);  // after fetch and the console, which it extends
     define_loader(*this);
   } catch (const ScriptThrew&) {
     const Local error = take_exception();
@@ -123,6 +124,7 @@ Engine::~Engine() {
   JS_FreeValue(context, stack_function);
   JS_FreeValue(context, drive_function);
   JS_FreeValue(context, expand_function);
+  JS_FreeValue(context, pristine);
   loop.reset();
   JS_FreeContext(context);
   JS_FreeRuntime(runtime);

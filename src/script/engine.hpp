@@ -196,6 +196,8 @@ struct Engine {
   JSValue stack_function = JS_UNDEFINED;   // gives the lines of the calls that are under way
   JSValue drive_function = JS_UNDEFINED;   // gives what an async iterator has to a function
   JSValue expand_function = JS_UNDEFINED;  // calls the components of a tree
+  JSValue pristine = JS_UNDEFINED;         // functions of built-in objects, as they were before the script
+  std::size_t console_indent = 0;          // of console.group
 
   Handle* newest = nullptr;
   std::size_t handles = 0;
@@ -316,6 +318,7 @@ void define_senses(Engine& engine);
 void define_console(Engine& engine);
 void define_timers(Engine& engine);
 void define_net(Engine& engine);
+void define_web(Engine& engine);
 void define_loader(Engine& engine);
 /// Parts written as scripts themselves.
 void define_prelude(Engine& engine);

@@ -16,8 +16,9 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_quickjs PRIVATE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer)
 endif()
 target_include_directories(weft_quickjs SYSTEM INTERFACE ${WEFT_QUICKJS_DIR})
-set_source_files_properties(${PROJECT_SOURCE_DIR}/src/script/embedded.c PROPERTIES OBJECT_DEPENDS ${WEFT_SUCRASE}
-                            COMPILE_DEFINITIONS WEFT_SUCRASE="${WEFT_SUCRASE}")
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/script/embedded.c PROPERTIES
+                            OBJECT_DEPENDS "${WEFT_SUCRASE};${PROJECT_SOURCE_DIR}/src/script/web.js;${PROJECT_SOURCE_DIR}/src/script/url.js"
+                            COMPILE_DEFINITIONS "WEFT_SUCRASE=\"${WEFT_SUCRASE}\";WEFT_SCRIPTS=\"${PROJECT_SOURCE_DIR}/src/script\"")
 target_link_libraries(weft_quickjs PRIVATE Threads::Threads)
 target_link_libraries(weft_script PUBLIC weft_quickjs)
 set_property(GLOBAL APPEND PROPERTY WEFT_FOLDERS quickjs)

@@ -59,8 +59,8 @@ struct Isolate::State {
 
   void run_module(const std::string& source, const std::string& name) {
     // The promise of a module whose evaluation has finished.
-    const Local promise =
-        engine.checked(JS_Eval(engine.context, source.c_str(), source.size(), name.c_str(), JS_EVAL_TYPE_MODULE));
+    Local function = compiled_module(engine, source, name);
+    const Local promise = engine.checked(JS_EvalFunction(engine.context, function.release()));
     settle(promise.get());
   }
 

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <sstream>
 #include <unordered_set>
 
 #include "base/quote.hpp"
@@ -24,9 +26,37 @@ constexpr std::string_view kSuffixes[] = {"", ".js", ".mjs", ".ts", ".tsx", ".js
 
 // ---- Sources --------------------------------------------------------------------------------------------------------------------
 
+// A module whose default export is the value. The text is checked here, so that an error names its place in the file.
+std::string module_of_json(Engine& engine, const std::string& source, const std::string& name) {
+  const Local value = engine.checked(JS_ParseJSON(engine.context, source.c_str(), source.size(), name.c_str()));
+  const Local text =
+      engine.checked(JS_JSONStringify(engine.context, engine.string(source).get(), JS_UNDEFINED, JS_UNDEFINED));
+  return "export default JSON.parse(" + engine.text(text.get()) + ");";
+}
+
+// The first namespace with code, which the compiler drops: its line in the source is not in the result.
+std::string dropped_namespace(const std::string& source, const std::string& code) {
+  std::istringstream lines(source), made(code);
+  std::string line, result;
+  while (std::getline(lines, line) && std::getline(made, result)) {
+    std::string_view rest = line;
+    const auto skip = [&](std::string_view word) {
+      rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+      const bool is_there = rest.starts_with(word) && rest.substr(word.size()).starts_with(' ');
+      if (is_there) rest.remove_prefix(word.size() + 1);
+      return is_there;
+    };
+    skip("export");
+    if (!skip("namespace") || rest.find('{') == std::string_view::npos) continue;
+    if (result.find("namespace") == std::string::npos) return std::string(rest.substr(0, rest.find_first_of(" {")));
+  }
+  return "";
+}
+
 // JavaScript for a file by its suffix. Lines stay where they are.
 std::string compiled(Engine& engine, std::string source, const std::string& name) {
   const std::string suffix = fs::path(name).extension().string();
+  if (suffix == ".json") return module_of_json(engine, source, name);
   const bool has_types = suffix == ".ts" || suffix == ".tsx" || suffix == ".mts",
              has_elements = suffix == ".tsx" || suffix == ".jsx";
   if (!has_types && !has_elements) return source;
@@ -113,12 +143,8 @@ JSModuleDef* loaded(JSContext* context, const char* name, void*) {
     if (!find_root(engine, name, place))
       throw AccessError(fmt::format("import: {} is in no folder for modules", quote(name)));
     const std::string source = compiled(engine, read_all(engine.files->open(place), name, kSourceBytesMax), name);
-    const JSValue function =
-        JS_Eval(context, source.c_str(), source.size(), name, JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
-    if (JS_IsException(function)) return nullptr;
-    auto* const module = static_cast<JSModuleDef*>(JS_VALUE_GET_PTR(function));
-    JS_FreeValue(context, function);  // the context keeps modules
-    return module;
+    const Local function = compiled_module(engine, source, name);  // the context keeps modules
+    return static_cast<JSModuleDef*>(JS_VALUE_GET_PTR(function.get()));
   } catch (...) {
     engine.throw_current();
     return nullptr;
@@ -190,11 +216,68 @@ std::string SourceCompiler::compile(const std::string& source, const std::string
     JS_FreeValue(context_, text);
   }
   for (const JSValue value : {result, arguments[0], arguments[1], transform, global}) JS_FreeValue(context_, value);
+  if (types && problem.empty())
+    if (const std::string dropped = dropped_namespace(source, code); !dropped.empty())
+      problem = fmt::format(
+          "the namespace {} is not compiled; put its code into a module or an object, or write \"declare namespace\" "
+          "for types",
+          dropped);
   if (!problem.empty()) {
     JS_ThrowSyntaxError(engine_.context, "%s: %s", name.c_str(), problem.substr(0, 500).c_str());
     throw ScriptThrew{};
   }
   return code;
+}
+
+namespace {
+
+// Names what the engine lacks where it only says that it expected something else.
+void explain(Engine& engine, const std::string& source) {
+  const Local error = engine.take_exception();
+  const Local stack(engine.context, JS_GetPropertyStr(engine.context, error.get(), "stack"));
+  const std::string place = engine.text(stack.get());
+  std::size_t line = 0, column = 0;
+  if (const std::size_t end = place.find_last_of("0123456789"); end != std::string::npos) {
+    const std::size_t second = place.find_last_of(':', end), first = place.find_last_of(':', second - 1);
+    const auto read = [&](std::size_t from, std::size_t& number) {
+      std::from_chars(place.data() + from + 1, place.data() + place.size(), number);
+    };
+    if (second != std::string::npos && first != std::string::npos) read(first, line), read(second, column);
+  }
+  std::istringstream lines(source);
+  std::string text;
+  for (std::size_t i = 0; i < line && std::getline(lines, text);) ++i;
+  if (line > 0 && column > 0 && column <= text.size() && text[column - 1] == '@')
+    engine.set(error.get(), "message",
+               engine.string("decorators (@) are not compiled; call the function that the decorator is instead"));
+  JS_Throw(engine.context, JS_DupValue(engine.context, error.get()));
+}
+
+// A path as the path of a URL.
+std::string url_path(const std::string& path) {
+  std::string text;
+  for (const char c : path) {
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                          std::string_view("-._~/!$&'()*+,;=:@").find(c) != std::string_view::npos;
+    text += is_plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return text;
+}
+
+}  // namespace
+
+Local compiled_module(Engine& engine, const std::string& source, const std::string& name) {
+  const JSValue made = JS_Eval(engine.context, source.c_str(), source.size(), name.c_str(),
+                               JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
+  if (JS_IsException(made)) {
+    explain(engine, source);
+    throw ScriptThrew{};
+  }
+  Local function(engine.context, made);
+  const Local meta =
+      engine.checked(JS_GetImportMeta(engine.context, static_cast<JSModuleDef*>(JS_VALUE_GET_PTR(function.get()))));
+  if (fs::path(name).is_absolute()) engine.set(meta.get(), "url", engine.string("file://" + url_path(name)));
+  return function;
 }
 
 std::string source_for(Engine& engine, std::string source, const std::string& name) {

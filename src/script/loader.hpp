@@ -24,6 +24,8 @@ class SourceCompiler {
   JSContext* context_ = nullptr;
 };
 
+/// A module, ready to run by JS_EvalFunction; `import.meta.url` is that of its file. Throws ScriptThrew for a mistake in its syntax.
+Local compiled_module(Engine& engine, const std::string& source, const std::string& name);
 /// JavaScript for a source, by the suffix of its name.
 std::string source_for(Engine& engine, std::string source, const std::string& name);
 /// The same for a file below the folders of modules.

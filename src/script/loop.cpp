@@ -148,7 +148,9 @@ void Loop::run(const std::function<bool()>& done) {
     if (run_due_timer()) continue;
     std::unique_lock lock(mutex_);
     const auto is_woken = [&] { return !finished_.empty() || !requests_.empty() || engine.stopping; };
-    if (timers.empty() && running_ == 0 && waiting_.empty() && !is_woken() && !serves) return;
+    const bool has_timers =
+        std::any_of(timers.begin(), timers.end(), [](const auto& each) { return each.second.keeps; });
+    if (!has_timers && running_ == 0 && waiting_.empty() && !is_woken() && !serves) return;
     auto until = Clock::now() + std::chrono::milliseconds(200);  // `stop` of a signal handler cannot wake
     for (const auto& [id, timer] : timers) until = std::min(until, timer.at);
     if (engine.deadline) until = std::min(until, *engine.deadline);

@@ -26,6 +26,7 @@ struct Loop {
     std::vector<JSValue> arguments;
     std::chrono::milliseconds every;  // 0: once
     Clock::time_point at;
+    bool keeps = true;  ///< the script goes on until it is due
   };
 
   /// Runs until nothing is left to do, or `done` says so. Throws ScriptThrew for an exception that nobody caught.

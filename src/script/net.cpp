@@ -148,7 +148,7 @@ Reply exchanged(const Request& request, const Patience& until) {
   return reply;
 }
 
-// fetch(url, {method, headers, body}): a promise of {status, ok, headers, text}.
+// fetch(url, {method, headers, body}): a promise of {status, ok, headers, text, bytes}.
 Local fetch(Engine& engine, JSValueConst, Arguments arguments) {
   Request request = parsed(engine.text(at(arguments, 0)));
   const auto& hosts = engine.options.net_hosts;
@@ -184,6 +184,7 @@ Local fetch(Engine& engine, JSValueConst, Arguments arguments) {
         engine.set(object.get(), "ok", {engine.context, JS_NewBool(engine.context, reply->status / 100 == 2)});
         engine.set(object.get(), "headers", std::move(fields));
         engine.set(object.get(), "text", engine.string(reply->body));
+        engine.set(object.get(), "bytes", typed_array(engine, DType::u8, std::as_bytes(std::span(reply->body))));
         return object;
       },
       true);

@@ -45,7 +45,32 @@ const PlainError = Error;
 const stackOf = () => new PlainError().stack;
 // Gives the values of a subscription to their taker, one after the other.
 const drive = async (values, emit) => { for await (const value of await values) await emit(value); };
-return { ...made, h, Fragment, stackOf, drive, expand };
+// What console.log needs of built-in objects. It was taken before the script could change it, and calls nothing of the script.
+const { apply, defineProperty } = Reflect;
+const { forEach: forEachEntry } = Map.prototype, { forEach: forEachElement } = Set.prototype, { toISOString, getTime } = Date.prototype;
+const getterOf = (name) => Object.getOwnPropertyDescriptor(RegExp.prototype, name).get;
+const sourceOf = getterOf("source");
+const flagGetters = [["d", "hasIndices"], ["g", "global"], ["i", "ignoreCase"], ["m", "multiline"], ["s", "dotAll"], ["u", "unicode"], ["v", "unicodeSets"],
+                     ["y", "sticky"]].map(([flag, name]) => [flag, getterOf(name)]);
+const isMissing = Number.isNaN;
+const gather = (forEach, collection) => {
+  const list = [];
+  let count = 0;
+  const put = (value) => defineProperty(list, count++, { __proto__: null, value, writable: true, enumerable: true, configurable: true });
+  apply(forEach, collection, [(value, key) => { if (forEach === forEachEntry) put(key); put(value); }]);
+  return list;
+};
+const pristine = {
+  entries: (map) => gather(forEachEntry, map),
+  elements: (set) => gather(forEachElement, set),
+  date: (date) => (isMissing(apply(getTime, date, [])) ? "Invalid Date" : apply(toISOString, date, [])),
+  regexp: (regexp) => {
+    let text = "/" + apply(sourceOf, regexp, []) + "/";
+    for (let i = 0; i < flagGetters.length; ++i) if (apply(flagGetters[i][1], regexp, [])) text += flagGetters[i][0];
+    return text;
+  },
+};
+return { ...made, h, Fragment, stackOf, drive, expand, pristine };
 })())js";
 
 }  // namespace
@@ -61,10 +86,11 @@ void define_prelude(Engine& engine) {
     const std::string name = text;
     JS_FreeCString(engine.context, text);
     Local value(engine.context, JS_GetProperty(engine.context, made.get(), names[i].atom));
-    if (name == "stackOf" || name == "drive" || name == "expand") {
-      (name == "drive"    ? engine.drive_function
-       : name == "expand" ? engine.expand_function
-                          : engine.stack_function) = value.release();
+    if (name == "stackOf" || name == "drive" || name == "expand" || name == "pristine") {
+      (name == "drive"      ? engine.drive_function
+       : name == "expand"   ? engine.expand_function
+       : name == "pristine" ? engine.pristine
+                            : engine.stack_function) = value.release();
       continue;
     }
     if (name.ends_with("Error")) engine.error_classes.emplace(name, JS_DupValue(engine.context, value.get()));

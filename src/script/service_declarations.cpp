@@ -247,8 +247,8 @@ const std::string_view kServiceDeclarations = R"ts(
     function load(path: string): any;
     function save(path: string, tensors: Tensor | Record<string, Tensor>): void;
   }
-  export interface Reply { status: number; ok: boolean; headers: Record<string, string>; text: string }
-  /** HTTP to granted hosts (--allow-net). */
+  export interface Reply { status: number; ok: boolean; headers: Record<string, string>; text: string; bytes: Uint8Array }
+  /** HTTP to granted hosts (--allow-net). The global fetch gives a Response of the web instead. */
   export function fetch(url: string, options?: { method?: string; headers?: Record<string, string>; body?: string }): Promise<Reply>;
 
 )ts";
@@ -256,7 +256,49 @@ const std::string_view kServiceDeclarations = R"ts(
 const std::string_view kGlobalDeclarations = R"ts(
 interface SymbolConstructor { readonly dispose: unique symbol }
 declare var console: { log(...values: unknown[]): void; info(...values: unknown[]): void; debug(...values: unknown[]): void;
-  error(...values: unknown[]): void; warn(...values: unknown[]): void };
+  error(...values: unknown[]): void; warn(...values: unknown[]): void; trace(...values: unknown[]): void; dir(value: unknown): void;
+  assert(holds: unknown, ...values: unknown[]): void; table(rows: unknown): void; group(...values: unknown[]): void; groupEnd(): void;
+  time(label?: string): void; timeLog(label?: string, ...values: unknown[]): void; timeEnd(label?: string): void;
+  count(label?: string): void; countReset(label?: string): void };
+declare function structuredClone<T>(value: T): T;
+declare function queueMicrotask(f: () => void): void;
+declare function btoa(text: string): string;
+declare function atob(text: string): string;
+declare var performance: { now(): number };
+declare var crypto: { getRandomValues<T extends ArrayBufferView>(array: T): T; randomUUID(): string };
+declare class DOMException extends Error { constructor(message?: string, name?: string) }
+declare class Event { constructor(type: string, options?: { cancelable?: boolean }); readonly type: string; readonly target: unknown;
+  readonly cancelable: boolean; readonly defaultPrevented: boolean; preventDefault(): void }
+type Listener = ((event: Event) => void) | { handleEvent(event: Event): void };
+declare class EventTarget { addEventListener(type: string, listener: Listener, options?: { once?: boolean; signal?: AbortSignal }): void;
+  removeEventListener(type: string, listener: Listener): void; dispatchEvent(event: Event): boolean }
+declare class AbortSignal extends EventTarget { private constructor(); readonly aborted: boolean; readonly reason: any;
+  onabort: ((event: Event) => void) | null; throwIfAborted(): void; static abort(reason?: any): AbortSignal;
+  static timeout(milliseconds: number): AbortSignal; static any(signals: Iterable<AbortSignal>): AbortSignal }
+declare class AbortController { readonly signal: AbortSignal; abort(reason?: any): void }
+declare class TextEncoder { readonly encoding: string; encode(text?: string): Uint8Array;
+  encodeInto(text: string, target: Uint8Array): { read: number; written: number } }
+declare class TextDecoder { constructor(label?: "utf-8" | "utf8" | "utf-16le", options?: { fatal?: boolean; ignoreBOM?: boolean });
+  readonly encoding: string; decode(input?: ArrayBuffer | ArrayBufferView, options?: { stream?: boolean }): string }
+declare class URLSearchParams { constructor(given?: string | Iterable<[string, string]> | Record<string, string>); readonly size: number;
+  append(name: string, value: string): void; delete(name: string, value?: string): void; get(name: string): string | null;
+  getAll(name: string): string[]; has(name: string, value?: string): boolean; set(name: string, value: string): void; sort(): void;
+  forEach(call: (value: string, name: string) => void): void; entries(): IterableIterator<[string, string]>; keys(): IterableIterator<string>;
+  values(): IterableIterator<string>; [Symbol.iterator](): IterableIterator<[string, string]>; toString(): string }
+declare class URL { constructor(input: string | URL, base?: string | URL); href: string; readonly origin: string; protocol: string;
+  username: string; password: string; host: string; hostname: string; port: string; pathname: string; search: string; hash: string;
+  readonly searchParams: URLSearchParams; toString(): string; toJSON(): string; static canParse(input: string, base?: string): boolean;
+  static parse(input: string, base?: string): URL | null }
+declare class Headers { constructor(given?: Iterable<[string, string]> | Record<string, string>); append(name: string, value: string): void;
+  set(name: string, value: string): void; get(name: string): string | null; has(name: string): boolean; delete(name: string): void;
+  forEach(call: (value: string, name: string) => void): void; entries(): IterableIterator<[string, string]>;
+  keys(): IterableIterator<string>; values(): IterableIterator<string>; [Symbol.iterator](): IterableIterator<[string, string]> }
+declare class Response { constructor(body?: string | ArrayBuffer | ArrayBufferView, options?: { status?: number; statusText?: string; headers?: Record<string, string> | Headers });
+  readonly status: number; readonly statusText: string; readonly ok: boolean; readonly url: string; readonly headers: Headers; readonly bodyUsed: boolean;
+  text(): Promise<string>; json(): Promise<any>; bytes(): Promise<Uint8Array>; arrayBuffer(): Promise<ArrayBuffer> }
+declare function fetch(url: string | URL, options?: { method?: string; headers?: Record<string, string> | Headers; body?: string | URLSearchParams;
+  signal?: AbortSignal }): Promise<Response>;
+interface ImportMeta { readonly url: string }
 declare function setTimeout(f: (...given: any[]) => void, delay?: number, ...given: any[]): number;
 declare function setInterval(f: (...given: any[]) => void, delay?: number, ...given: any[]): number;
 declare function clearTimeout(timer?: number): void;

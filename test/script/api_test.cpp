@@ -332,9 +332,37 @@ const Case kCases[] = {
     {"console",
      "console.log('a', 1, [1, 'b'], { c: null, d: undefined }, true, 5n, new Map(), () => 1); console.log(tensor([1, "
      "2])); console.error('e')",
-     "a 1 [1, \"b\"] { c: null, d: undefined } true 5n Map {} [Function]\n[1, 2]  f32 [2]\ne\n"},
-    {"printing runs no code", "console.log({ get x() { throw 1 } }, new Proxy({}, { ownKeys() { throw 1 } }))",
-     "{ x: [Getter] } [Proxy]\n"},
+     "a 1 [1, \"b\"] { c: null, d: undefined } true 5n Map(0) {} [Function]\n[1, 2]  f32 [2]\ne\n"},
+    {"collections and other objects",
+     "class Point { x = 1 } console.log(new Map([['a', 1], [{ b: 2 }, [3]]]), new Set([1, 'b']), new Date(0), new "
+     "Date(NaN), /a+/gi, Symbol('s'), -0, new Point(), { 'a-b': 1, 2: 3 })",
+     "Map(2) { \"a\" => 1, { b: 2 } => [3] } Set(2) { 1, \"b\" } 1970-01-01T00:00:00.000Z Invalid Date /a+/gi "
+     "Symbol(s) -0 "
+     "Point { x: 1 } { 2: 3, \"a-b\": 1 }\n"},
+    {"cycles and holes",
+     "const o = { n: [1] }; o.self = o; o.again = o.n; console.log(o, [, 1, , ,], Object.assign([1], { k: 2 }))",
+     "{ n: [1], self: [Circular], again: [1] } [<1 empty item>, 1, <2 empty items>] [1, k: 2]\n"},
+    {"format texts",
+     "console.log('%s is %d (%i, %o) %j%% %x', 'Bob', '4.5', 4.5, { a: 1 }, [2], 'rest'); console.log('100%', 1); "
+     "console.log('%d', 'x', 2n)",
+     "Bob is 4.5 (4, { a: 1 }) [2]% %x rest\n100% 1\nNaN 2n\n"},
+    {"groups and tables",
+     "console.group('g'); console.log('a\\nb'); console.groupEnd(); console.table([{ a: 1, b: 'x' }, { a: 22 }]); "
+     "console.count(); console.count(); console.assert(1 > 2, 'less'); console.assert(true)",
+     "g\n  a\n  b\n┌─────────┬────┬─────┐\n│ (index) │ a  │ b   │\n├─────────┼────┼─────┤\n│ 0       │ 1  │ \"x\" │\n"
+     "│ 1       │ 22 │     │\n└─────────┴────┴─────┘\ndefault: 1\ndefault: 2\nAssertion failed: less\n"},
+    {"printing runs no code",
+     "for (const on of [Map, Set, Date, RegExp, Array, Object]) for (const name of ['forEach', 'toISOString', "
+     "'toString', 'push', "
+     "'entries']) if (on.prototype[name]) on.prototype[name] = () => { throw 1 }; Map.prototype[Symbol.iterator] = () "
+     "=> { throw "
+     "2 }; Object.defineProperty(RegExp.prototype, 'source', { get() { throw 3 } }); class A { static get name() { "
+     "throw 4 } } "
+     "console.log({ get x() { throw 1 } }, new Proxy({}, { ownKeys() { throw 1 } }), new Map([[1, 2]]), new Set([3]), "
+     "new "
+     "Date(0), /b/y, new A(), Object.create(new Proxy({}, { getOwnPropertyDescriptor() { throw 5 } })), '%d', "
+     "Symbol('t'))",
+     "{ x: [Getter] } [Proxy] Map(1) { 1 => 2 } Set(1) { 3 } 1970-01-01T00:00:00.000Z /b/y {} {} %d Symbol(t)\n"},
     {"elements",
      "const e = weft.h('a', { b: 1 }, 'c', ['d']); same([e.type, e.props.b, e.children], ['a', 1, ['c', 'd']])"},
 };
@@ -389,6 +417,15 @@ TEST(ScriptTypes, TypeScriptAndJsxAreCompiled) {
   const Ran line = run("interface A {\n  b: number\n}\n\nthrow new Error('here');", "a.ts");
   EXPECT_NE(line.result.message.find("a.ts:5"), std::string::npos) << line.result.message;
   EXPECT_EQ(run("const x: = 3;", "a.ts").result.outcome, Outcome::error);
+  // What is not compiled is named; namespaces of types alone disappear.
+  EXPECT_NE(
+      run("export namespace Geometry {\n  export const pi = 3;\n}", "a.ts").result.message.find("namespace Geometry"),
+      std::string::npos);
+  EXPECT_EQ(run("declare namespace G { type A = 1 }\nconst text = `\nnamespace H {`; console.log(text.length)", "a.ts")
+                .printed,
+            "14\n");
+  EXPECT_NE(run("function log(f: any) {}\nclass A { @log f() {} }", "a.ts").result.message.find("decorators"),
+            std::string::npos);
 }
 
 // The same seed gives a script's model the bits of the model in C++, and training the same losses.

@@ -103,7 +103,30 @@ class Run(unittest.TestCase):
         self.assertEqual(run_text(text, "--allow-net", f"127.0.0.1:{port}").stdout, "201 true yes got text\n")
         for other in ("127.0.0.1:1", "localhost", "127.0.0"):
             self.assertEqual(run_text(text, "--allow-net", other).returncode, 9)
+        web = f"""const r = await fetch(new URL("a?b", "http://127.0.0.1:{port}/"), {{ method: "post", body: new URLSearchParams({{ q: "a b" }}), headers: new Headers({{ x: "1" }}) }});
+        console.log(r.status, r.ok, r.headers.get("X-Mine"), await r.text(), r.bodyUsed, r.url.slice(-4));
+        console.log(await fetch("http://127.0.0.1:{port}/", {{ signal: AbortSignal.abort() }}).catch((e) => e.name));
+        console.log(await fetch("http://127.0.0.1:1/").catch((e) => e.name));"""
+        ran = run_text(web, "--allow-net", f"127.0.0.1:{port}")
+        self.assertEqual(ran.stdout, "201 true yes got q=a+b true /a?b\nAbortError\nAccessError\n", ran.stderr)
+        ungranted = run_text('await fetch("http://example.org/")')
+        self.assertEqual(ungranted.returncode, 9)
+        self.assertIn("--allow-net", ungranted.stderr)
         server.shutdown()
+
+    def test_imports(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "lib.ts").write_text("export const twice = (x: number): number => 2 * x;")
+            (folder / "data.json").write_text('{"a": [1, 2], "__proto__": {"b": 3}}')
+            (folder / "broken.json").write_text('{\n  "a": 1,\n  b\n}')
+            main = folder / "my main.ts"
+            main.write_text('import { twice } from "./lib";\nimport { twice as same } from "./lib.js";\nimport data from "./data.json" with { type: "json" };\n'
+                            'const later = await import("./lib.ts");\nconsole.log(twice(1), same === twice, later.twice(3), data.a, Object.keys(data).length, import.meta.url);')
+            ran = weft("run", main)
+            self.assertEqual(ran.stdout, f"2 true 6 [1, 2] 2 file://{str(main).replace(' ', '%20')}\n", ran.stderr)
+            main.write_text('import "./broken.json";')
+            self.assertRegex(weft("run", main).stderr, r"SyntaxError.*\n.*broken\.json:3")
 
 
 class Repl(unittest.TestCase):

@@ -46,6 +46,15 @@ class Types(unittest.TestCase):
                 result = check(folder, *chosen, options=options)
                 self.assertEqual((result.returncode, result.stdout), (0, ""))
 
+    def test_globals_of_the_web(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "web.ts"
+            path.write_text('const url = new URL("/x", "http://h"), controller = new AbortController();\nurl.searchParams.append("a", "b");\n'
+                            'const reply = await fetch(url, { headers: new Headers({ a: "b" }), signal: AbortSignal.any([controller.signal]) });\n'
+                            'const data: { a: number } = await reply.json();\nconsole.table([structuredClone(data)]);\n'
+                            'const text: string = new TextDecoder().decode(new TextEncoder().encode(crypto.randomUUID()));\nconsole.log(text, import.meta.url);', "utf-8")
+            self.assertEqual(check(folder, path).stdout, "")
+
     def test_wrong_uses(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = {}
