@@ -92,9 +92,29 @@ Value stream(Context& call, llm::Generation generation) {
   return Value();
 }
 
-constexpr const char* kStreamOutput =
-    R"({"type": "object", "required": ["text"], "properties": {"text": {"type": "string"},
-  "finish": {"type": "string"}, "tokens": {"type": "integer"}, "prompt_tokens": {"type": "integer"}}})";
+// The same as one answer.
+Value whole(Context& call, llm::Generation generation) {
+  const llm::Result& result = generation.result();
+  call.check();
+  return Value::object({{"text", result.text},
+                        {"finish", llm::name_of(result.finish)},
+                        {"tokens", result.tokens.size()},
+                        {"prompt_tokens", result.prompt_tokens}});
+}
+
+// How a text is answered: in pieces by a subscription, or at once by a call, which workflows and other operations can make.
+struct Writing {
+  std::string name, title, description, required;
+  Kind kind;
+  Value (*write)(Context& call, llm::Generation generation);
+  Value output() const {
+    return schema_of(fmt::format(
+        R"({{"type": "object", "required": [{}], "properties": {{"text": {{"type": "string"}},
+  "finish": {{"type": "string"}}, "tokens": {{"type": "integer"}}, "prompt_tokens": {{"type": "integer"}}}}}})",
+        required));
+  }
+};
+constexpr const char *kPieceRequired = R"("text")", *kWholeRequired = R"("text", "finish", "tokens", "prompt_tokens")";
 
 }  // namespace
 
@@ -192,52 +212,61 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                  models->remove(call.input("model").string());
                  return Value(Value::Object());
                });
-  registry.add(
-      {.space = "model",
-       .name = "generate",
-       .kind = Kind::subscription,
-       .title = "generate text",
-       .description = "What follows a prompt, in pieces as it is made.",
-       .input = schema_of(fmt::format(
-           R"({{"type": "object", "required": ["model", "prompt"], "additionalProperties": false, "properties": {{
+  for (const Writing& way :
+       {Writing{"generate", "generate text", "What follows a prompt, in pieces as it is made.", kPieceRequired,
+                Kind::subscription, stream},
+        Writing{"complete", "complete a text", "What follows a prompt, at once.", kWholeRequired, Kind::query, whole}})
+    registry.add(
+        {.space = "model",
+         .name = way.name,
+         .kind = way.kind,
+         .title = way.title,
+         .description = way.description,
+         .input = schema_of(fmt::format(
+             R"({{"type": "object", "required": ["model", "prompt"], "additionalProperties": false, "properties": {{
                   "model": {{"type": "string"}}, "prompt": {{"type": "string"}}, {}}}}})",
-           kSamplingProperties)),
-       .output = schema_of(kStreamOutput),
-       .errors = {missing, no_grammar},
-       .access = on_model("run")},
-      [models](Context& call) {
-        auto found = models->find(call.input("model").string());
-        const llm::GenerateOptions options = generate_options(call);
-        return found->use(call, [&](const llm::Model& model) {
-          return stream(call, model.generate(call.input("prompt").string(), options));
+             kSamplingProperties)),
+         .output = way.output(),
+         .errors = {missing, no_grammar},
+         .access = on_model("run")},
+        [models, write = way.write](Context& call) {
+          auto found = models->find(call.input("model").string());
+          const llm::GenerateOptions options = generate_options(call);
+          return found->use(call, [&](const llm::Model& model) {
+            return write(call, model.generate(call.input("prompt").string(), options));
+          });
         });
-      });
-  registry.add(
-      {.space = "model",
-       .name = "chat",
-       .kind = Kind::subscription,
-       .title = "chat",
-       .description = "The reply to a conversation, in pieces as it is made.",
-       .input = schema_of(fmt::format(
-           R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
+  for (const Writing& way :
+       {Writing{"chat", "chat", "The reply to a conversation, in pieces as it is made.", kPieceRequired,
+                Kind::subscription, stream},
+        Writing{"reply", "reply", "The reply to a conversation, at once.", kWholeRequired, Kind::query, whole}})
+    registry.add(
+        {.space = "model",
+         .name = way.name,
+         .kind = way.kind,
+         .title = way.title,
+         .description = way.description,
+         .input = schema_of(fmt::format(
+             R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
                   "model": {{"type": "string"}}, "messages": {{"type": "array", "minItems": 1, "items": {{"type": "object", "required": ["role", "content"],
                   "additionalProperties": false, "properties": {{"role": {{"type": "string"}}, "content": {{"description": "a text, or texts and images",
                   "anyOf": [{{"type": "string"}}, {{"type": "array", "minItems": 1, "maxItems": 64, "items": {{"type": "object", "minProperties": 1, "maxProperties": 1,
                   "additionalProperties": false, "properties": {{"text": {{"type": "string"}}, "image": {}}}}}}}]}}}}}}}}, {}}}}})",
-           kImageSchema, kSamplingProperties)),
-       .output = schema_of(kStreamOutput),
-       .errors = chat_errors,
-       .access = on_model("run")},
-      [models](Context& call) {
-        std::vector<llm::Message> messages;
-        return with_codes([&] {
-          for (const Value& message : call.input("messages").elements())
-            messages.push_back(message_of(message["role"].string(), message["content"]));
-          auto found = models->find(call.input("model").string());
-          const llm::GenerateOptions options = generate_options(call);
-          return found->use(call, [&](const llm::Model& model) { return stream(call, model.chat(messages, options)); });
+             kImageSchema, kSamplingProperties)),
+         .output = way.output(),
+         .errors = chat_errors,
+         .access = on_model("run")},
+        [models, write = way.write](Context& call) {
+          std::vector<llm::Message> messages;
+          return with_codes([&] {
+            for (const Value& message : call.input("messages").elements())
+              messages.push_back(message_of(message["role"].string(), message["content"]));
+            auto found = models->find(call.input("model").string());
+            const llm::GenerateOptions options = generate_options(call);
+            return found->use(call,
+                              [&](const llm::Model& model) { return write(call, model.chat(messages, options)); });
+          });
         });
-      });
   registry.add({.space = "model",
                 .name = "tokenize",
                 .title = "tokenize",

@@ -12,8 +12,9 @@ namespace weft::cli {
 void add_elsewhere_options(CLI::App& app, Elsewhere& elsewhere) {
   app.add_option(
       "--from", elsewhere.from,
-      "operations of others: nats://HOST:PORT, grpc://HOST:PORT, mcp+http://HOST:PORT/PATH (grpcs://, "
-      "mcp+https:// with TLS), "
+      "operations of others: http://HOST:PORT, nats://HOST:PORT, grpc://HOST:PORT, mcp+http://HOST:PORT/PATH "
+      "(https://, "
+      "grpcs://, mcp+https:// with TLS), "
       "mcp+stdio:COMMAND, which starts an MCP server, or a service by its OpenAPI description: "
       "openapi+http://..., openapi:FILE; or operations that a JSON Schema document describes, with --service: "
       "schema+http://..., schema:FILE");
@@ -61,11 +62,19 @@ std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
   if (from.starts_with(kProgram))
     return std::make_shared<serve::McpClient>(serve::mcp_program(from.substr(kProgram.size())),
                                               serve::McpClientOptions{.version = WEFT_VERSION});
-  if (scheme == "mcp+http" || scheme == "mcp+https")
+  // The server of `weft operations serve --http` takes MCP at a path of its own, which needs no description.
+  const bool is_weft = scheme == "http" || scheme == "https";
+  if (is_weft && from.find('/', scheme.size() + 3) < from.size() - 1)
+    throw UsageError(
+        fmt::format("--from has a path; give {}://HOST:PORT for a server of Weft, mcp+{}:// or openapi+{}:// "
+                    "for others",
+                    scheme, scheme, scheme));
+  if (is_weft || scheme == "mcp+http" || scheme == "mcp+https")
     return std::make_shared<serve::McpClient>(
-        network().mcp_over_http({.url = from.substr(4),
-                                 .token = elsewhere.token,
-                                 .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}}),
+        network().mcp_over_http(
+            {.url = is_weft ? from.substr(0, from.find('/', scheme.size() + 3)) + "/mcp" : from.substr(4),
+             .token = elsewhere.token,
+             .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}}),
         serve::McpClientOptions{.version = WEFT_VERSION});
   constexpr std::string_view kDescription = "openapi";
   if (from.starts_with("openapi:") || scheme == "openapi+http" || scheme == "openapi+https")
@@ -85,7 +94,7 @@ std::shared_ptr<serve::Caller> connect(const Elsewhere& elsewhere) {
                                    .tls = {elsewhere.authority, elsewhere.certificate, elsewhere.key}});
   }
   throw UsageError(
-      fmt::format("--from is {}, and not nats://HOST:PORT, grpc://HOST:PORT, mcp+stdio:COMMAND, "
+      fmt::format("--from is {}, and not http://HOST:PORT, nats://HOST:PORT, grpc://HOST:PORT, mcp+stdio:COMMAND, "
                   "mcp+http://HOST:PORT/PATH, openapi+http://HOST:PORT/PATH or schema:FILE",
                   quote(serve::server_of(from))));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/quote.hpp"
 #include "base/session_state.hpp"
@@ -13,6 +14,16 @@
 namespace weft::workflow::detail {
 
 using operations::OperationError;
+
+constexpr double kRetryDelayMax = 30;  // seconds
+
+// Errors that another attempt would meet again are not among these.
+static bool may_be_mended(const OperationError& error) {
+  for (const std::string_view code : {operations::kValidationError, operations::kAccessDenied, operations::kNotFound,
+                                      operations::kLoop, operations::kAborted})
+    if (error.code() == code) return false;
+  return true;
+}
 
 Engine::Engine(const Template& workflow, Value input, RunOptions options, std::shared_ptr<Calls> calls)
     : template_(workflow),
@@ -427,24 +438,52 @@ void Engine::run_operation(Instance& instance) {
     input = element.input ? resolve(instance, *element.input) : *previous_of(instance);
   }
   if (!element.input) input = calls_->fitted(element.operation, std::move(input));
+  Value result;
+  for (int attempt = 0;; ++attempt) try {
+      result = call_once(instance, input, attempt);
+      break;
+    } catch (const OperationError& error) {
+      if (attempt == element.retries || !may_be_mended(error) || !wait_to_retry(element, attempt)) throw;
+    }
+  const std::lock_guard lock(mutex_);
+  instance.result = std::move(result);
+}
+
+Value Engine::call_once(Instance& instance, const Value& input, int attempt) {
+  const Element& element = *instance.plan->element;
   std::optional<Clock::time_point> deadline = options_.call.deadline;
   if (element.timeout) {
     const auto own =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*element.timeout));
     if (!deadline || own < *deadline) deadline = own;
   }
-  Value result =
-      calls_->call(instance.key, element.operation, std::move(input), deadline, [&](const std::string& request_id) {
-        bool is_late = false;
-        {
-          const std::lock_guard lock(mutex_);
-          instance.request_id = request_id;
-          is_late = ended_.has_value() && policy_ == OnFailure::abort_dependents;
-        }
-        if (is_late) calls_->abort(request_id);
-      });
-  const std::lock_guard lock(mutex_);
-  instance.result = std::move(result);
+  const std::string key = attempt == 0 ? instance.key : fmt::format("{}:{}", instance.key, attempt + 1);
+  return calls_->call(key, element.operation, input, deadline, [&](const std::string& request_id) {
+    bool is_late = false;
+    {
+      const std::lock_guard lock(mutex_);
+      instance.request_id = request_id;
+      is_late = ended_.has_value() && policy_ == OnFailure::abort_dependents;
+    }
+    if (is_late) calls_->abort(request_id);
+  });
+}
+
+// Waits before another attempt. False if there is to be none, because the workflow ends.
+bool Engine::wait_to_retry(const Element& element, int attempt) {
+  constexpr auto kLook = std::chrono::milliseconds(20);
+  const double seconds = std::min(std::ldexp(element.retry_delay, attempt), kRetryDelayMax);
+  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  if (options_.call.deadline && until >= *options_.call.deadline) return false;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (starts_nothing()) return false;
+    }
+    const auto left = until - Clock::now();
+    if (left <= Clock::duration::zero()) return true;
+    std::this_thread::sleep_for(std::min<Clock::duration>(left, kLook));
+  }
 }
 
 void Engine::choose(Instance& instance) {

@@ -112,6 +112,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void serve();
   void begin(Instance& instance);
   void run_operation(Instance& instance);
+  Value call_once(Instance& instance, const Value& input, int attempt);
+  bool wait_to_retry(const Element& element, int attempt);
   void choose(Instance& instance);
   void list_items(Instance& instance);
   operations::OperationError located(const Instance& instance, const operations::OperationError& error) const;

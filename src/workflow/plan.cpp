@@ -81,6 +81,10 @@ void Plan::check_element(PlanNode& node) {
       if (element.operation.empty()) invalid("/props/name", "an Operation has the name of an operation");
       if (element.timeout && !(*element.timeout > 0 && *element.timeout <= 1e9))
         invalid("/props/timeout", "is not a positive number of seconds");
+      if (element.retries < 0 || element.retries > kRetriesMax)
+        invalid("/props/retries", fmt::format("is not a whole number from 0 to {}", kRetriesMax));
+      if (!(element.retry_delay >= 0 && element.retry_delay <= 1e9))
+        invalid("/props/retryDelay", "is not a number of seconds");
       break;
     case Type::sequential:
     case Type::parallel:

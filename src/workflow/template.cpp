@@ -84,6 +84,16 @@ Element read_element(const Value& value, const std::string& path, int depth) {
         refuse(props.place("timeout"), "is not a positive number of seconds");
       element.timeout = timeout->number();
     }
+    if (const Value* retries = props.find("retries")) {
+      if (!retries->is_integer() || compare_numbers(*retries, 0) < 0 || compare_numbers(*retries, kRetriesMax) > 0)
+        refuse(props.place("retries"), fmt::format("is not a whole number from 0 to {}", kRetriesMax));
+      element.retries = static_cast<int>(retries->integer());
+    }
+    if (const Value* delay = props.find("retryDelay")) {
+      if (!delay->is_number() || !(delay->number() >= 0) || delay->number() > 1e9)
+        refuse(props.place("retryDelay"), "is not a number of seconds");
+      element.retry_delay = delay->number();
+    }
   } else {
     props.any("output", element.output);
   }
@@ -184,6 +194,10 @@ Value to_value(const Element& element) {
   if (!element.id.empty()) props.set("id", element.id);
   if (element.input) props.set("input", *element.input);
   if (element.timeout) props.set("timeout", *element.timeout);
+  if (element.retries > 0) {
+    props.set("retries", element.retries);
+    props.set("retryDelay", element.retry_delay);
+  }
   if (element.max_concurrency > 0) props.set("maxConcurrency", element.max_concurrency);
   if (element.test) props.set("test", *element.test);
   if (element.type == Type::map) {

@@ -400,8 +400,8 @@ TEST_F(CatalogueTest, ModelsAreResources) {
             }),
             "MODEL_NOT_FOUND");
   const Identity user{.id = "u", .resources = {{"model:a", {"run"}}}};
-  for (const char* id : {"model.generate", "model.chat", "model.tokenize", "model.detokenize", "model.describe",
-                         "model.unload", "model.load"})
+  for (const char* id : {"model.generate", "model.chat", "model.complete", "model.reply", "model.tokenize",
+                         "model.detokenize", "model.describe", "model.unload", "model.load"})
     EXPECT_EQ(code_of([&] {
                 exchange.call(id, Value::object({{"model", "b"}}), {.identity = user});
               }),
@@ -462,6 +462,36 @@ TEST_F(CatalogueTest, TextsFitTheirGrammar) {
   EXPECT_NE(refused(Value::object({{"grammar_after", "x"}})).find("give grammar or schema too"), std::string::npos);
   EXPECT_NE(refused(Value::object({{"grammar", kGbnf}, {"grammar_is_optional", true}})).find("without grammar_after"),
             std::string::npos);
+}
+
+// The text at once is that of the pieces, and workflows can ask for it.
+TEST_F(CatalogueTest, TextsAreAnsweredAtOnce) {
+  test::put_byte_model(folder, "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+  call("model.load", Value::object({{"model", "m"}, {"path", folder.path().string()}}));
+  const Value messages = Value::array({Value::object({{"role", "user"}, {"content", "Is it?"}})});
+  const std::pair<const char*, Value> prompts[] = {{"prompt", Value("Is it?")}, {"messages", messages}};
+  for (const auto& [key, prompt] : prompts) {
+    const bool is_chat = key == std::string_view("messages");
+    const Value input = Value::object({{"model", "m"}, {key, prompt}, {"max_tokens", 12}, {"seed", 3}});
+    Value expected = Value::object({{"text", ""}});
+    std::string text;
+    Subscription answers = exchange.subscribe(is_chat ? "model.chat" : "model.generate", input, owner);
+    while (const auto answer = answers.next()) {
+      text += answer->data["text"].string();
+      expected = answer->data;
+    }
+    expected.members().set("text", Value(text));
+    EXPECT_EQ(call(is_chat ? "model.reply" : "model.complete", input), expected);
+  }
+  const workflow::Template both{.tree = workflow::element_from(Value::parse(R"({"type": "Sequential", "children": [
+      {"type": "Map", "props": {"over": "$.input", "as": "word", "maxConcurrency": 2}, "children": [
+        {"type": "Operation", "props": {"name": "model.complete", "input": {"model": "m", "prompt": "$.word", "max_tokens": 4, "temperature": 0}}}]},
+      {"type": "Operation", "props": {"name": "model.tokenize", "input": {"model": "m", "text": "$.previous[1].text"}}}]})"))};
+  EXPECT_EQ(workflow::to_string(workflow::check(both, *registry)), "");
+  const Value tokens = workflow::run(exchange, both, Value::array({"a", "b"}), {.call = owner});
+  const Value alone =
+      call("model.complete", Value::object({{"model", "m"}, {"prompt", "b"}, {"max_tokens", 4}, {"temperature", 0}}));
+  EXPECT_EQ(tokens, call("model.tokenize", Value::object({{"model", "m"}, {"text", alone["text"]}})));
 }
 
 // Nobody can make a process fetch that was not told to; neither can somebody without the right where it was.

@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import os
 import pathlib
 import re
 import socket
@@ -63,6 +64,21 @@ class Server(unittest.TestCase):
 
     def call(self, name, value, **options):
         return self.ask("POST", f"/v1/operations/{name}", value, **options)
+
+    def test_the_command_calls_it(self):
+        # A workflow of operations of the server: a model writes at once, and its text becomes tokens.
+        steps = {"name": "steps", "tree": {"type": "Sequential", "props": {"output": "$.said.tokens"}, "children": [
+            {"type": "Operation", "props": {"id": "said", "name": "model.complete", "retries": 2, "input": {"model": "first", "prompt": "w1 w2", "max_tokens": 3, "temperature": 0}}},
+            {"type": "Operation", "props": {"name": "model.tokenize", "input": {"model": "first", "text": "$.said.text"}}}]}}
+        for arguments, answer in ((["operations", "call", "tensor.add", "--input", '{"x": 2, "y": 3}'], "tensor"), (["operations", "list"], "tensor.softmax"),
+                                  (["workflow", "run", "-"], "3\n")):
+            run = subprocess.run([WEFT, *arguments, "--from", f"http://127.0.0.1:{self.port}"], input=json.dumps(steps), capture_output=True, text=True,
+                                 timeout=60, env=os.environ | {"WEFT_TOKEN": SECRET})
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertIn(answer, run.stdout)
+        run = subprocess.run([WEFT, "operations", "list", "--from", f"http://127.0.0.1:{self.port}/v1"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("has a path", run.stderr)
 
     def raw(self, data, seconds=10):
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as client:

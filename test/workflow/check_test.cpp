@@ -83,6 +83,8 @@ TEST(WorkflowTemplate, JsonThatIsNoTemplateIsRefused) {
       {R"({"type": "Operation"})", "\"name\" is missing"},
       {R"({"type": "Operation", "props": {"name": 3}})", "/props/name: is an integer, and not a string"},
       {R"({"type": "Operation", "props": {"name": "a.b", "timeout": -1}})", "not a positive number"},
+      {R"({"type": "Operation", "props": {"name": "a.b", "retries": 1.5}})", "whole number from 0 to 100"},
+      {R"({"type": "Operation", "props": {"name": "a.b", "retryDelay": "1"}})", "not a number of seconds"},
       {R"({"type": "Operation", "props": {"name": "a.b", "over": []}})", "there is no member \"over\" here"},
       {R"({"type": "Parallel", "props": {"maxConcurrency": 0}})", "not a whole number from 1"},
       {R"({"type": "Sequential", "children": 3})", "/children: is an integer, and not an array"},

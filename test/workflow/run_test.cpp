@@ -245,6 +245,66 @@ TEST_F(RunTest, DeadlinesEndIt) {
   EXPECT_TRUE(soon([&] { return exchange.pending() == 0; }));
 }
 
+TEST_F(RunTest, AttemptsAreRepeated) {
+  int failures = 0;
+  const char* code = "BUSY";
+  registry->add({.space = "t", .name = "flaky", .errors = {{"BUSY", "try again"}}}, [&](operations::Context& call) {
+    note("try");
+    if (failures-- > 0) throw OperationError(code, "not now");
+    return call.input();
+  });
+  Element flaky = operation("t.flaky", 5);
+  flaky.retries = 2;
+  flaky.retry_delay = 0.02;
+  failures = 2;
+  const auto begin = Clock::now();
+  workflow::Run running = start(exchange, {.tree = flaky}, nullptr);
+  EXPECT_EQ(running.get(), Value(5));
+  EXPECT_GE(Clock::now() - begin, 60ms) << "0.02 s, and then twice as long";
+  EXPECT_EQ(noted(), "try try try ");
+  EXPECT_EQ(running.graph().roots(), std::vector<std::string>{"root"});
+  failures = 3;
+  EXPECT_EQ(code_of([&] { run_root(flaky); }), "BUSY") << "after the last attempt";
+  EXPECT_EQ(failures, 0);
+  // A timeout is that of an attempt.
+  std::atomic<int> slow_calls = 0;
+  add("slow", [&](operations::Context& call) {
+    const bool is_first = slow_calls++ == 0;
+    while (is_first && !call.stop().stop_requested()) std::this_thread::sleep_for(1ms);
+    return call.input();
+  });
+  Element slow = operation("t.slow", 1);
+  slow.timeout = 0.05;
+  slow.retries = 1;
+  EXPECT_EQ(run_root(slow), Value(1));
+  // As an operation, where each attempt is a nested call.
+  failures = 1;
+  workflow::add(*registry, {.space = "t", .name = "whole"}, {.tree = flaky}, registry->owner());
+  EXPECT_EQ(exchange.call("t.whole", {}).data, Value(5));
+}
+
+TEST_F(RunTest, WhatCannotBeMendedIsNotRepeated) {
+  registry->add({.space = "t", .name = "strict", .input = Value::parse(R"({"type": "string"})")},
+                [](operations::Context& call) { return call.input(); });
+  Element strict = operation("t.strict", "$.input");
+  strict.retries = 50;
+  const auto begin = Clock::now();
+  EXPECT_EQ(code_of([&] { run_root(strict, 3); }), operations::kValidationError);
+  // Neither an abort nor a deadline waits for the next attempt.
+  Element failing = operation("t.fail");
+  failing.retries = 50;
+  failing.retry_delay = 20;
+  RunOptions options;
+  options.call.deadline = Clock::now() + 500ms;
+  EXPECT_EQ(code_of([&] { run_root(failing, nullptr, options); }), operations::kExecutionError)
+      << "it would be too late";
+  workflow::Run running = start(exchange, {.tree = failing}, nullptr);
+  ASSERT_TRUE(soon([&] { return noted() == "fail fail "; }));
+  running.abort();
+  EXPECT_EQ(code_of([&] { running.get(); }), operations::kAborted);
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
 TEST_F(RunTest, ObserversSeeEveryStatus) {
   std::string seen;
   run_root(sequential({named("a", operation("t.same", 1)), named("b", operation("t.same", 2))}), nullptr,

@@ -21,6 +21,8 @@ std::string_view name_of(Type type);
 /// Decides over the results that a conditional can see: {"input": ..., "previous": ..., ID: ...}.
 using Test = std::function<bool(const Value& results)>;
 
+inline constexpr int kRetriesMax = 100;  ///< of an operation
+
 /// An element of a template.
 ///
 /// Texts "$.NAME..." in `input`, `output`, `over`, `initial` and `test` are references to results:
@@ -37,9 +39,12 @@ using Test = std::function<bool(const Value& results)>;
 struct Element {
   Type type = Type::sequential;
   std::string id;
-  std::string operation;            ///< operation: "tensor.add"
-  std::optional<Value> input;       ///< operation; unset: the previous result, without fields that its schema excludes
-  std::optional<double> timeout;    ///< operation: seconds
+  std::string operation;          ///< operation: "tensor.add"
+  std::optional<Value> input;     ///< operation; unset: the previous result, without fields that its schema excludes
+  std::optional<double> timeout;  ///< operation: seconds, of each attempt
+  int retries = 0;                ///< operation: further attempts after failures that another attempt may mend
+  double retry_delay =
+      0.1;  ///< operation: seconds before the first of them; each further wait is twice as long, at most 30
   std::optional<Value> output;      ///< of the others
   std::size_t max_concurrency = 0;  ///< parallel: 0 is no limit; map: 0 is 1, and items are in order
   std::optional<Value> test;     ///< conditional: a reference to a boolean, or {"value": ..., "matches": JSON Schema}
