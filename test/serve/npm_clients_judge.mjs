@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { embedMany, generateObject, generateText, stepCountIs, streamObject, streamText, tool } from "ai";
+import {
+  convertToModelMessages, DefaultChatTransport, embedMany, generateObject, generateText, readUIMessageStream, stepCountIs, streamObject, streamText, tool,
+} from "ai";
+import express from "express";
 import { Ollama } from "ollama";
 import OpenAI from "openai";
 import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
@@ -98,7 +101,32 @@ async function aiSdk() {
   assert.equal(embeddings.length, 2);
 }
 
-for (const check of [openai, anthropic, ollama, aiSdk]) {
+// The handlers of docs/serving.md for Express and Next.js, called as the hook useChat calls them.
+async function handlers() {
+  const weft = createOpenAICompatible({ name: "weft", baseURL: `${url}/v1` });
+  const answer = async (messages) => streamText({ model: weft("noise"), messages: await convertToModelMessages(messages), seed: 3, maxOutputTokens: 20 });
+  const post = async (request) => (await answer((await request.json()).messages)).toUIMessageStreamResponse();
+  const app = express().use(express.json());
+  app.post("/api/chat", async ({ body }, response) => (await answer(body.messages)).pipeUIMessageStreamToResponse(response));
+  const server = app.listen(0, "127.0.0.1");
+  await new Promise((done) => server.once("listening", done));
+  const texts = [];
+  for (const fetch of [undefined, (place, options) => post(new Request(place, options))]) {
+    const transport = new DefaultChatTransport({ api: `http://127.0.0.1:${server.address().port}/api/chat`, fetch });
+    const stream = await transport.sendMessages({
+      trigger: "submit-message", chatId: "1", messageId: undefined, abortSignal: undefined,
+      messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "hello" }] }],
+    });
+    let last;
+    for await (const message of readUIMessageStream({ stream })) last = message;
+    texts.push(last.parts.filter((part) => part.type === "text").map((part) => part.text).join(""));
+  }
+  server.close();
+  const direct = await generateText({ model: weft("noise"), prompt: "hello", seed: 3, maxOutputTokens: 20 });
+  assert.deepEqual(texts, [direct.text, direct.text]);
+}
+
+for (const check of [openai, anthropic, ollama, aiSdk, handlers]) {
   await check();
   console.log(check.name);
 }
