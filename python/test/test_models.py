@@ -174,6 +174,9 @@ class LanguageModels(unittest.TestCase):
         self.assertEqual((len(result.tokens), result.finish, result.prompt_tokens), (12, "length", 5))
         pieces = list(model.generate("hello", max_tokens=12, temperature=0))
         self.assertEqual("".join(pieces), result.text)
+        stop = result.text[3:5]
+        stopped = model.generate("hello", max_tokens=12, temperature=0, stop=["never", stop]).result()
+        self.assertEqual((stopped.text, stopped.finish, stopped.stop_text, result.stop_text), (result.text[:result.text.index(stop)], "stop text", stop, ""))
         self.assertEqual(str(model.generate("hello", max_tokens=4, seed=3)), str(model.generate("hello", max_tokens=4, seed=3)))
         self.assertEqual(len(model.generate_batch(["a", "b", "c"], max_tokens=3, temperature=0)), 3)
         with self.assertRaisesRegex(TypeError, "max_token"):

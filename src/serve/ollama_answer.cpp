@@ -10,6 +10,7 @@
 #include "base/sha256.hpp"
 #include "base/utc_time.hpp"
 #include "llm/engine.hpp"
+#include "serve/fill_in.hpp"
 #include "serve/ollama.hpp"
 #include "weft/device.hpp"
 
@@ -41,6 +42,7 @@ std::string rendered(const llm::Model& model, const llm::ChatOptions& chat) {
 Value::Array capabilities_of(const llm::Model& model) {
   Value::Array list{"completion"};
   if (model.reads_images()) list.emplace_back("vision");
+  if (can_fill_in(model)) list.emplace_back("insert");
   constexpr std::string_view kProbe = "weft_probe_tool";
   const std::string tool = fmt::format(
       R"([{{"type": "function", "function": {{"name": "{}", "description": "", "parameters": {{"type": "object", "properties": {{}}}}}}}}])",

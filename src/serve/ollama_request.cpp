@@ -163,8 +163,8 @@ OllamaRequest read_ollama_generate(const Value& body, const OpenAiModel& model) 
   OllamaRequest request{.streams = flag(body, "stream", true)};
   const Value* prompt = given(body, "prompt");
   const std::string text = prompt ? string_in(*prompt, "prompt") : "";
-  if (given(body, "suffix") && !string_in(*given(body, "suffix"), "suffix").empty())
-    refuse_field("suffix", "is not supported");
+  const Value* suffix = given(body, "suffix");
+  const bool fills_in = suffix && !string_in(*suffix, "suffix").empty();
   if (const Value* own = given(body, "template"); own && !string_in(*own, "template").empty())
     refuse_field("template", "is not supported; give the whole prompt with \"raw\": true");
   TranslatedChat chat;
@@ -172,14 +172,15 @@ OllamaRequest read_ollama_generate(const Value& body, const OpenAiModel& model) 
   own.set("model", body["model"]);
   set_options(body, chat, model);
   set_format(body, own);
-  const bool is_raw = flag(body, "raw", false) || !model.model.has_template();
-  if (text.empty()) {
+  const bool is_raw = flag(body, "raw", false) || fills_in || !model.model.has_template();
+  if (text.empty() && !fills_in) {
     if (body["model"].string() != model.name) read_completion_request(body, model);  // which refuses the name
     return request;
   }
   if (is_raw) {
     if (flag(body, "logprobs", false)) refuse_field("logprobs", "is given for a raw prompt; use /v1/completions");
     own.set("prompt", Value(text));
+    if (fills_in) own.set("suffix", *suffix);
     own.set("stream", true);
     request.completion = read_completion_request(chat.body, model);
     for (GenerationText& each : request.completion.texts) each.options.stop = chat.stop;

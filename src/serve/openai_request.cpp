@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/quote.hpp"
+#include "serve/fill_in.hpp"
 #include "serve/openai.hpp"
 #include "serve/openai_fields.hpp"
 #include "serve/openai_messages.hpp"
@@ -192,7 +193,6 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
     request.wants_probabilities = options.log_probabilities = true;
     options.top_log_probabilities = integer_in(body, "logprobs", 0, 5, 0);
   }
-  if (given(body, "suffix")) refuse_field("suffix", "is not supported");
   if (integer_in(body, "best_of", 1, kChoicesMax, 1) > 1) refuse_field("best_of", "above 1 is not supported; use n");
   const bool echoes = flag(body, "echo", false);
   const Value* prompt = given(body, "prompt");
@@ -208,7 +208,13 @@ CompletionRequest read_completion_request(const Value& body, const OpenAiModel& 
     }
     return tokens;
   };
-  if (prompt->is_string()) {
+  const Value* suffix = given(body, "suffix");
+  if (suffix && !string_in(*suffix, "suffix").empty()) {
+    if (echoes) refuse_field("echo", "is given with a suffix");
+    auto tokens = fill_in_prompt(model.model, string_in(*prompt, "prompt"), suffix->string());
+    if (!tokens) refuse_field("suffix", "is given, and the model has no tokens for a text between two others");
+    prompts.push_back(std::move(*tokens));
+  } else if (prompt->is_string()) {
     prompts.push_back(model.model.encode(prompt->string()));
   } else if (prompt->is_array() && !prompt->elements().empty()) {
     const Value::Array& list = prompt->elements();

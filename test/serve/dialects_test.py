@@ -234,6 +234,10 @@ class Case(unittest.TestCase):
                            tool_choice={"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "sub"}]})
         self.assertEqual([item["name"] for item in answer["output"]], ["sub"])
 
+    def test_a_model_without_marks_fills_nothing_in(self):
+        status, answer = self.ask("POST", "/v1/completions", {"model": "noise", "prompt": "ab", "suffix": "cd"})
+        self.assertEqual((status, answer["error"]["param"]), (400, "suffix"))
+
     def test_input_of_responses(self):
         counted = self.post("/v1/responses/input_tokens", model="noise", input="hello")
         self.assertEqual(counted, {"object": "response.input_tokens", "input_tokens": HELLO_TOKENS})
@@ -243,6 +247,33 @@ class Case(unittest.TestCase):
         self.assertEqual([(item["type"], item["role"], item["content"][0]["text"]) for item in items["data"]],
                          [("message", "user", "hello"), ("message", "assistant", first["output"][0]["content"][0]["text"]), ("message", "user", "more")])
         self.assertEqual((items["first_id"], items["last_id"]), (items["data"][0]["id"], items["data"][2]["id"]))
+
+
+class FillIn(unittest.TestCase):
+    # Marks of the text before a gap, of that after it, and of the gap; and the prompt that they make.
+    FAMILIES = ((("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), "<|fim_prefix|>ab<|fim_suffix|>cd<|fim_middle|>"),
+                (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), "<｜fim▁begin｜>ab<｜fim▁hole｜>cd<｜fim▁end｜>"), (("[PREFIX]", "[SUFFIX]", "-"), "[SUFFIX]cd[PREFIX]ab"))
+
+    def test_what_stands_between_two_texts(self):
+        for marks, prompt in self.FAMILIES:
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder)
+                model = tiny_model.put_byte_model(path / "coder")
+                tokenizer = json.loads((model / "tokenizer.json").read_text())
+                for mark, token in zip(marks, tokenizer["added_tokens"][2:]):
+                    token.update(content=mark, special=True)
+                (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+                server = CommandServer([WEFT, "serve", model, "--port", "0", "--device", "cpu"], path / "log", r"serving coder on http://127\.0\.0\.1:(\d+)/v1\n")
+                post = lambda route, **body: ask(int(server.found[1]), "POST", route, {"model": "coder", **body})[::2]
+                settings = {"max_tokens": 8, "seed": 2}
+                expected = post("/v1/completions", prompt=prompt, **settings)[1]
+                status, answer = post("/v1/completions", prompt="ab", suffix="cd", **settings)
+                self.assertEqual((status, answer.get("choices"), answer.get("usage", {}).get("prompt_tokens")), (200, expected["choices"], expected["usage"]["prompt_tokens"]), answer)
+                self.assertEqual(post("/v1/completions", prompt="ab", suffix="", **settings)[1]["usage"]["prompt_tokens"], 2)
+                self.assertIn("insert", post("/api/show")[1]["capabilities"])
+                told = post("/api/generate", prompt="ab", suffix="cd", stream=False, options={"num_predict": 8})[1]
+                self.assertEqual(told["prompt_eval_count"], expected["usage"]["prompt_tokens"])
+                self.assertEqual(server.stop()[0], 0)
 
 
 if __name__ == "__main__":
