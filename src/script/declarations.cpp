@@ -60,6 +60,12 @@ declare module "weft" {
     readonly isDisposed: boolean;
     named(label: string): Tensor;
     toString(): string;
+    /** Nested arrays, for JSON.stringify. */
+    toJSON(): any;
+    /** The number of a tensor of one element, for operators. */
+    [Symbol.toPrimitive](hint: string): any;
+    /** Parts along the first axis. */
+    [Symbol.iterator](): IterableIterator<Tensor>;
   }
   /** State that changes. */
   export interface Variable extends Values, Ops {

@@ -60,7 +60,22 @@ const gather = (forEach, collection) => {
   apply(forEach, collection, [(value, key) => { if (forEach === forEachEntry) put(key); put(value); }]);
   return list;
 };
+// What JavaScript does with a tensor by itself: loops over it, makes it a primitive value for an operator, and writes it as JSON.
+const extendTensor = (prototype) => {
+  const add = (name, value) => defineProperty(prototype, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
+  add(Symbol.iterator, function* () {
+    if (this.shape.length === 0) throw new made.UsageError("a tensor of rank 0 has no rows to iterate over");
+    for (let i = 0; i < this.shape[0]; ++i) yield this.get(i);
+  });
+  add(Symbol.toPrimitive, function (hint) {
+    if (hint === "string") return this.toString();
+    if (this.shape.every((extent) => extent === 1)) return this.item();
+    throw new made.UsageError(`operators take tensors of one element, and not ${this.dtype} [${this.shape.join(", ")}]; write x.add(y) for x + y, x.gt(y) for x > y, and \`\${x}\` for a text`);
+  });
+  add("toJSON", function () { return this.toArray(); });
+};
 const pristine = {
+  extendTensor,
   entries: (map) => gather(forEachEntry, map),
   elements: (set) => gather(forEachElement, set),
   date: (date) => (isMissing(apply(getTime, date, [])) ? "Invalid Date" : apply(toISOString, date, [])),

@@ -433,6 +433,9 @@ void define_tensor(Engine& engine) {
   engine.method(p, "get", native<get>, 1);
   engine.method(p, "backward", native<backward_of>, 0);
   define_symbol(engine, p, "dispose", native<dispose>);
+  const Local extend = engine.checked(JS_GetPropertyStr(engine.context, engine.pristine, "extendTensor"));
+  JSValueConst argument = p;
+  engine.checked(JS_Call(engine.context, extend.get(), JS_UNDEFINED, 1, &argument));
   add_function<make_tensor>(engine, "tensor", 1);
   add_function<create>(engine, "create", 3);
   add_function<read_bytes>(engine, "read", 1);

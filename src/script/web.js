@@ -196,7 +196,7 @@ const structuredClone = (value) => {
       return made;
     }
     if (["Boolean", "Number", "String", "BigInt"].includes(kind)) return keep(Object(from.valueOf()));
-    if (!Array.isArray(from) && (kind !== "Object" || native.isHandle(from))) refuse(`The ${native.isHandle(from) ? "handle" : kind}`);
+    if (!Array.isArray(from) && (kind !== "Object" || native.isHandle(from))) refuse(native.isHandle(from) && kind === "Object" ? "A tensor or another handle of weft" : `The ${kind}`);
     const made = keep(Array.isArray(from) ? new Array(from.length) : {});
     for (const key of Object.keys(from)) made[key] = copy(from[key]);
     return made;

@@ -333,6 +333,13 @@ const Case kCases[] = {
      "console.log('a', 1, [1, 'b'], { c: null, d: undefined }, true, 5n, new Map(), () => 1); console.log(tensor([1, "
      "2])); console.error('e')",
      "a 1 [1, \"b\"] { c: null, d: undefined } true 5n Map(0) {} [Function]\n[1, 2]  f32 [2]\ne\n"},
+    {"operators, loops and JSON",
+     "const x = tensor([[1, 2], [3, 4]]), one = tensor([2.5]); same([one + 1, one > 2, one * one, Math.max(one, 1)], "
+     "[3.5, true, 6.25, "
+     "2.5]); same([...x].map((row) => row.toArray()), [[1, 2], [3, 4]]); same(JSON.stringify({ x, one }), "
+     "'{\"x\":[[1,2],[3,4]],\"one\":[2.5]}'); same(`${one}`, '[2.5]  f32 [1]'); for (const wrong of [() => x + 1, () "
+     "=> x < x, "
+     "() => 'x' + x, () => [...tensor(1)]]) try { wrong(); throw 1 } catch (e) { same(e.name, 'UsageError') }"},
     {"collections and other objects",
      "class Point { x = 1 } console.log(new Map([['a', 1], [{ b: 2 }, [3]]]), new Set([1, 'b']), new Date(0), new "
      "Date(NaN), /a+/gi, Symbol('s'), -0, new Point(), { 'a-b': 1, 2: 3 })",
