@@ -80,7 +80,11 @@ constexpr DecoderRow kRows[] = {
      .activation = "gelu_tanh"},
     {.architecture = "ernie4_5", .gguf = "ernie4_5", .pairs = kNeighbours, .gguf_pairs = kNeighbours},
     {.architecture = "nemotron", .norms = Norms::layer, .norm_offset = 1, .mlp = Mlp::plain, .activation = "relu2"},
-    {.architecture = "arcee", .gguf_pairs = kNeighbours, .mlp = Mlp::plain, .activation = "relu2"},
+    {.architecture = "arcee", .gguf = "arcee", .gguf_pairs = kNeighbours, .mlp = Mlp::plain, .activation = "relu2"},
+    {.architecture = "olmoe", .gguf = "olmoe", .head_norms = HeadNorms::all},
+    {.architecture = "dots1", .gguf = "dots1", .head_norms = HeadNorms::each},
+    {.architecture = "bailing_moe", .gguf = "bailingmoe2", .head_norms = HeadNorms::by_file, .cuts = Cuts::in_turn},
+    {.architecture = "", .gguf = "bailingmoe", .gguf_pairs = kNeighbours},
     {.architecture = "seed_oss", .gguf = "seed_oss"},
     {.architecture = "ministral", .gguf_pairs = kNeighbours},
     {.architecture = "glm4_moe", .gguf = "glm4moe", .head_norms = HeadNorms::by_file},
@@ -192,16 +196,17 @@ class Decoder {
                          .norms_turned = row_.norms_turned,
                          .grows = true});
   }
-  /// The product of x with the `index`-th of the three, if all heads have keys of their own.
+  /// The product of x with the `index`-th of the three. Files that have them head by head have keys for each head.
   std::string part_of_qkv(std::string_view id, const std::string& x, Extent index) {
-    const Extent width = c_.heads * c_.head_dim, groups = is_by_head() ? c_.heads : 1, rows = width / groups;
-    return b_.linear_part(id, x, width,
-                          {.file = {3 * width, c_.hidden},
+    const Extent groups = is_by_head() ? c_.heads : 1, queries = c_.heads * c_.head_dim / groups,
+                 keys = c_.kv_heads * c_.head_dim / groups, count = index == 0 ? queries : keys;
+    return b_.linear_part(id, x, groups * count,
+                          {.file = {groups * (queries + 2 * keys), c_.hidden},
                            .groups = groups,
-                           .rows = 3 * rows,
+                           .rows = queries + 2 * keys,
                            .columns = c_.hidden,
-                           .begin = index * rows,
-                           .count = rows});
+                           .begin = index == 0 ? 0 : queries + (index - 1) * keys,
+                           .count = count});
   }
   bool has_head_norms() const {
     return row_.head_norms == HeadNorms::by_file ? b_.has("q_norm.weight") : row_.head_norms != HeadNorms::none;

@@ -137,7 +137,8 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
     bool known;
   };
   const bool has_head_norms = config.architecture.starts_with("hunyuan") || config.architecture == "minimax_m2";
-  const bool has_optional_norms = config.architecture == "glm4_moe" || config.architecture == "llama4_text";
+  const bool has_optional_norms =
+      config.architecture == "glm4_moe" || config.architecture == "llama4_text" || config.architecture == "bailing_moe";
   for (const auto& [key, known] :
        {Flag{"scale_attn_weights", true}, Flag{"scale_attn_by_inverse_layer_idx", false},
         Flag{"use_bidirectional_attention", false}, Flag{"use_qk_norm", has_head_norms}, Flag{"qk_layernorm", false}})
@@ -156,7 +157,8 @@ void read_windows(const Keys& keys, ModelConfig& c) {
                      c.architecture == "phi3" || c.architecture == "gemma2" || c.architecture == "gemma3_text" ||
                      c.architecture == "gemma3n_text" || c.architecture == "gemma4_text" ||
                      c.architecture == "ministral" || c.architecture == "starcoder2" || c.architecture == "olmo3" ||
-                     c.architecture == "cohere2" || c.architecture == "exaone4" || c.architecture == "gpt_oss";
+                     c.architecture == "cohere2" || c.architecture == "exaone4" || c.architecture == "gpt_oss" ||
+                     c.architecture == "dots1";
   if (known && keys.flag("use_sliding_window", !by_flag)) c.window = keys.size({"sliding_window"}, 0);
   if (const Json* types = keys.find({"layer_types"})) {
     if (!types->is_array()) keys.fail("layer_types", "is not a list");
@@ -165,8 +167,8 @@ void read_windows(const Keys& keys, ModelConfig& c) {
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back((i + 1) % pattern != 0);
   } else if (c.architecture == "gpt_oss") {
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i % 2 == 0);
-  } else if (c.window > 0 && c.architecture.starts_with("qwen")) {
-    const Extent first = keys.size({"max_window_layers"}, 28);
+  } else if (c.window > 0 && (c.architecture.starts_with("qwen") || c.architecture == "dots1")) {
+    const Extent first = keys.size({"max_window_layers"}, c.architecture == "dots1" ? 62 : 28);
     for (Extent i = 0; i < c.layers; ++i) c.local_layers.push_back(i >= first);
   }
 }

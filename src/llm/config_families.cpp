@@ -35,6 +35,7 @@ constexpr UsualKeys kUsual[] = {
     {.architecture = "ernie4_5", .rope_base = 5e5, .norm_eps = 1e-5, .tied = true, .head_dim = 128},
     {.architecture = "nemotron", .turning_part = 0.5, .norm_eps = 1e-5},
     {.architecture = "arcee", .norm_eps = 1e-5},
+    {.architecture = "olmoe", .norm_eps = 1e-5},
     {.architecture = "seed_oss", .head_dim = 128},
     {.architecture = "bloom", .norm_eps = 1e-5, .tied = true},
     {.architecture = "mpt", .norm_eps = 1e-5, .tied = true},
@@ -193,6 +194,9 @@ void set_expert_layers(ModelConfig& c, std::vector<bool> layers) {
 void read_experts(const Keys& keys, ModelConfig& c) {
   if (c.architecture.starts_with("deepseek")) return read_deepseek_experts(keys, c);
   if (c.architecture == "glm4_moe") return read_glm_experts(keys, c);
+  if (c.architecture == "olmoe") return read_olmo_experts(keys, c);
+  if (c.architecture == "dots1") return read_dots_experts(keys, c);
+  if (c.architecture == "bailing_moe") return read_bailing_experts(keys, c);
   if (c.architecture == "ernie4_5_moe") return read_ernie_experts(keys, c);
   if (c.architecture == "hunyuan_v1_moe") return read_hunyuan_experts(keys, c);
   if (c.architecture == "minimax_m2") return read_minimax_experts(keys, c);

@@ -28,6 +28,9 @@ void set_expert_layers(ModelConfig& config, std::vector<bool> layers);
 void read_experts(const Keys& keys, ModelConfig& config);
 /// Those of single families.
 void read_glm_experts(const Keys& keys, ModelConfig& config);
+void read_olmo_experts(const Keys& keys, ModelConfig& config);
+void read_dots_experts(const Keys& keys, ModelConfig& config);
+void read_bailing_experts(const Keys& keys, ModelConfig& config);
 void read_ernie_experts(const Keys& keys, ModelConfig& config);
 void read_hunyuan_experts(const Keys& keys, ModelConfig& config);
 void read_minimax_experts(const Keys& keys, ModelConfig& config);

@@ -24,6 +24,10 @@ class Family2025 {
       read_gguf_mixture(m_, c_);
       c_.expert_weights_are_shares = true;
       if (const Extent count = size("expert_shared_count", 0); count == 0) c_.shared_intermediate = 0;
+    } else if (name == "olmoe") {
+      c_.expert_weights_are_shares = false;
+    } else if (name == "dots1" || name.starts_with("bailingmoe")) {
+      read_gguf_mixture(m_, c_);
     } else if (name == "hunyuan-moe") {
       c_.shared_intermediate =
           size("expert_shared_feed_forward_length", c_.intermediate) * size("expert_shared_count", 1);

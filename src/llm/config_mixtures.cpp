@@ -19,6 +19,13 @@ Extent equal_of_layers(const Keys& keys, const char* key, Extent fallback) {
   return static_cast<Extent>(list[0]);
 }
 
+/// All layers from `first` on have experts.
+void set_experts_from(ModelConfig& c, Extent first) {
+  std::vector<bool> with_experts;
+  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first);
+  set_expert_layers(c, std::move(with_experts));
+}
+
 }  // namespace
 
 void read_glm_experts(const Keys& keys, ModelConfig& c) {
@@ -31,10 +38,46 @@ void read_glm_experts(const Keys& keys, ModelConfig& c) {
                .groups = keys.size({"n_group"}, 1),
                .groups_used = keys.size({"topk_group"}, 1),
                .factor = keys.number({"routed_scaling_factor"}, 1.0)};
-  const Extent first = keys.size({"first_k_dense_replace"}, 1);
-  std::vector<bool> with_experts;
-  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first);
-  set_expert_layers(c, std::move(with_experts));
+  set_experts_from(c, keys.size({"first_k_dense_replace"}, 1));
+}
+
+void read_olmo_experts(const Keys& keys, ModelConfig& c) {
+  if (keys.number({"clip_qkv"}, 0.0) != 0)
+    keys.fail("clip_qkv", "is given; Weft runs OLMoE whose queries, keys and values are not clipped");
+  c.experts = keys.size({"num_experts", "num_local_experts"}, 64);
+  c.experts_per_token = keys.size({"num_experts_per_tok"}, 8);
+  c.expert_intermediate = c.intermediate;
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", false);
+}
+
+void read_dots_experts(const Keys& keys, ModelConfig& c) {
+  c.experts = keys.size({"n_routed_experts", "num_local_experts"});
+  c.experts_per_token = keys.size({"num_experts_per_tok"});
+  c.expert_intermediate = keys.size({"moe_intermediate_size"}, 1408);
+  c.shared_intermediate = c.expert_intermediate * keys.size({"n_shared_experts"});
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", false);
+  c.routing = {.is_sigmoid = true,
+               .groups = keys.size({"n_group"}, 1),
+               .groups_used = keys.size({"topk_group"}, 1),
+               .factor = keys.number({"routed_scaling_factor"}, 1.0)};
+  set_experts_from(c, keys.size({"first_k_dense_replace"}, 0));
+}
+
+void read_bailing_experts(const Keys& keys, ModelConfig& c) {
+  c.experts = keys.size({"num_experts"});
+  c.experts_per_token = keys.size({"num_experts_per_tok"});
+  c.expert_intermediate = keys.size({"moe_intermediate_size"});
+  c.shared_intermediate = c.expert_intermediate * keys.size({"num_shared_experts"}, 0);
+  c.expert_weights_are_shares = keys.flag("norm_topk_prob", true);
+  const std::string scores = keys.text({"score_function"}, "softmax");
+  if (scores != "softmax" && scores != "sigmoid")
+    keys.fail("score_function", fmt::format("is \"{}\"; known are softmax and sigmoid", scores));
+  c.routing = {.is_sigmoid = scores == "sigmoid", .factor = keys.number({"routed_scaling_factor"}, 1.0)};
+  if (c.routing.is_sigmoid) {
+    c.routing.groups = keys.size({"n_group"}, 1);
+    c.routing.groups_used = keys.size({"topk_group"}, 1);
+  }
+  set_experts_from(c, keys.size({"first_k_dense_replace"}, 0));
 }
 
 void read_ernie_experts(const Keys& keys, ModelConfig& c) {
@@ -124,10 +167,7 @@ void read_lfm2_experts(const Keys& keys, ModelConfig& c) {
   c.expert_intermediate = keys.size({"moe_intermediate_size"}, 1792);
   c.expert_weights_are_shares = keys.flag("norm_topk_prob", true);
   c.routing = {.is_sigmoid = true, .factor = keys.number({"routed_scaling_factor"}, 1.0)};
-  const Extent first = keys.size({"num_dense_layers"}, 2);
-  std::vector<bool> with_experts;
-  for (Extent i = 0; i < c.layers; ++i) with_experts.push_back(i >= first);
-  set_expert_layers(c, std::move(with_experts));
+  set_experts_from(c, keys.size({"num_dense_layers"}, 2));
 }
 
 void read_jamba_experts(const Keys& keys, ModelConfig& c) {

@@ -49,6 +49,11 @@ constexpr Architecture kArchitectures[] = {
     {"starcoder2", "starcoder2", "Starcoder2ForCausalLM"},
     {"ernie4_5", "ernie4_5", "Ernie4_5ForCausalLM"},
     {"seed_oss", "seed_oss", "SeedOssForCausalLM"},
+    {"arcee", "arcee", "ArceeForCausalLM"},
+    {"olmoe", "olmoe", "OlmoeForCausalLM"},
+    {"dots1", "dots1", "Dots1ForCausalLM"},
+    {"bailing_moe", "bailingmoe2", "BailingMoeV2ForCausalLM"},
+    {"bailing_moe", "bailingmoe", "BailingMoeForCausalLM"},
     {"ministral3", "mistral3", "Ministral3ForCausalLM"},
     {"llama4_text", "llama4", "Llama4ForCausalLM"},
     {"mamba", "mamba", "MambaForCausalLM"},
@@ -183,6 +188,7 @@ double tidy(double value) {
 std::string architecture_elsewhere(const ModelConfig& c) {
   if (!c.from_gguf) {
     if (c.architecture == "nemotron_h" && c.experts > 0) return "nemotron_h_moe";
+    if (c.architecture == "bailing_moe" && !c.routing.is_sigmoid) return "bailingmoe";
     for (const Architecture& each : kArchitectures)
       if (each.hf == c.architecture || (each.hf == "gemma3_text" && c.architecture == "gemma3"))
         return std::string(each.gguf);
@@ -204,8 +210,9 @@ std::string architecture_elsewhere(const ModelConfig& c) {
 Json config_to_json(const ModelGraph& graph) {
   ModelConfig c = graph.config;
   if (c.from_gguf) c.architecture = architecture_elsewhere(c);
-  const auto row = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
-                                [&](const Architecture& each) { return each.hf == c.architecture; });
+  const auto row = std::find_if(std::begin(kArchitectures), std::end(kArchitectures), [&](const Architecture& each) {
+    return each.hf == c.architecture && (!c.from_gguf || each.gguf == graph.config.architecture);
+  });
   const bool gemma = c.architecture.starts_with("gemma"), later_gemma = gemma && c.architecture != "gemma",
              has_scalar = c.architecture == "gemma2" || c.architecture.starts_with("gemma3_");
   const bool tied = !graph.find("lm_head.weight");

@@ -25,17 +25,32 @@ void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& c) {
   if (name == "glm4_moe") json["use_qk_norm"] = graph.find("layer0.q_norm.weight") != nullptr;
   if (c.experts == 0) return;
   const Extent shared = c.expert_intermediate > 0 ? c.shared_intermediate / c.expert_intermediate : 0;
-  if (name == "glm4_moe") {
-    json.update({{"n_routed_experts", c.experts},
+  if (name == "glm4_moe" || name == "dots1" || name == "bailing_moe") {
+    const bool is_bailing = name == "bailing_moe";
+    json.update({{is_bailing ? "num_experts" : "n_routed_experts", c.experts},
                  {"num_experts_per_tok", c.experts_per_token},
                  {"moe_intermediate_size", c.expert_intermediate},
-                 {"n_shared_experts", shared},
+                 {is_bailing ? "num_shared_experts" : "n_shared_experts", shared},
                  {"norm_topk_prob", c.expert_weights_are_shares},
                  {"routed_scaling_factor", tidy(c.routing.factor)},
                  {"n_group", c.routing.groups},
                  {"topk_group", c.routing.groups_used},
-                 {"first_k_dense_replace", leading_dense(c)},
-                 {"num_nextn_predict_layers", 0}});
+                 {"first_k_dense_replace", leading_dense(c)}});
+    if (name != "dots1") json["num_nextn_predict_layers"] = 0;
+    if (!is_bailing) return;
+    const bool has_norms = graph.find("layer0.q_norm.weight") != nullptr,
+               is_corrected = graph.find(fmt::format("layer{}.router.correction", leading_dense(c))) != nullptr;
+    json.update({{"score_function", c.routing.is_sigmoid ? "sigmoid" : "softmax"},
+                 {"moe_router_enable_expert_bias", is_corrected},
+                 {"use_qk_norm", has_norms},
+                 {"use_bias", false},
+                 {"use_qkv_bias", false},
+                 {"use_rmsnorm", true}});
+  } else if (name == "olmoe") {
+    json.update({{"num_experts", c.experts},
+                 {"num_experts_per_tok", c.experts_per_token},
+                 {"intermediate_size", c.expert_intermediate},
+                 {"norm_topk_prob", c.expert_weights_are_shares}});
   } else if (name == "ernie4_5_moe") {
     json.update({{"moe_num_experts", c.experts},
                  {"moe_k", c.experts_per_token},
@@ -76,7 +91,9 @@ void add_mixture(io::GgufMetadata& metadata, const std::string& architecture, co
   if (architecture == "llama4") return size("interleave_moe_layer_step", step_of_experts(c));
   const bool is_ernie = architecture == "ernie4_5-moe", is_hunyuan = architecture == "hunyuan-moe",
              is_minimax = architecture == "minimax-m2";
-  if (c.latent.rank == 0 && !is_ernie && !is_hunyuan && !is_minimax && architecture != "glm4moe") return;
+  const bool has_usual_keys =
+      architecture == "glm4moe" || architecture == "dots1" || architecture.starts_with("bailingmoe");
+  if (c.latent.rank == 0 && !is_ernie && !is_hunyuan && !is_minimax && !has_usual_keys) return;
   const Extent shared = c.experts > 0 ? c.shared_intermediate / c.expert_intermediate : 0;
   if (c.experts > 0) size("expert_feed_forward_length", c.expert_intermediate);
   if (is_minimax) return size("expert_gating_func", 2);

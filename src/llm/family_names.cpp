@@ -134,6 +134,20 @@ std::vector<NameRow> glm_moe_names() {
   return joined(mixture_names("mlp.", "shared_experts"),
                 of_layers("", {{"norm2.weight", "post_attention_norm.weight", "post_attention_layernorm.weight"}}));
 }
+std::vector<NameRow> bailing_names() {
+  constexpr std::string_view kJoined = "attn_qkv", kInTurn = "attention.query_key_value";
+  const auto attention = [](std::string_view name, std::string_view gguf, std::string_view hf) {
+    return NameRow{name, kept(fmt::format("blk.{{}}.{}", gguf)), kept(fmt::format("model.layers.{{}}.{}", hf))};
+  };
+  return joined(renamed({{"embed", "token_embd", "model.word_embeddings"},
+                         attention("layer{}.q", kJoined, kInTurn),
+                         attention("layer{}.k", kJoined, kInTurn),
+                         attention("layer{}.v", kJoined, kInTurn),
+                         attention("layer{}.q_norm", "attn_q_norm", "attention.query_layernorm"),
+                         attention("layer{}.k_norm", "attn_k_norm", "attention.key_layernorm"),
+                         attention("layer{}.o", "attn_output", "attention.dense")}),
+                mixture_names("mlp.", "shared_experts", {.correction = "gate.expert_bias"}));
+}
 std::vector<NameRow> ernie_moe_names() {
   return mixture_names("mlp.", "shared_experts", {.correction = "moe_statics.e_score_correction_bias"});
 }

@@ -38,6 +38,7 @@ std::vector<NameRow> gemma3n_names();
 std::vector<NameRow> qwen_next_names();
 std::vector<NameRow> llama4_names();
 std::vector<NameRow> glm_moe_names();
+std::vector<NameRow> bailing_names();
 std::vector<NameRow> ernie_moe_names();
 std::vector<NameRow> hunyuan_names();
 std::vector<NameRow> minimax_names();

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""GGUF files of language models, judged by llama.cpp: gguf_judge.py WEFT
+"""GGUF files of language models, judged by llama.cpp: gguf_judge.py WEFT [NAME...]
 
 Tiny random models of the configurations in transformers/, which weft convert makes of folders, read a text in Weft and in llama.cpp
 (PyPI xllamacpp, script/setup --judges): the log-probabilities of the next token must agree.
@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss", "gemma3n", "mamba", "mamba2", "jamba", "nemotron-h",
+CASES = ["olmoe", "dots1", "arcee", "bailing-1", "bailing-2", "seed-oss", "glm4-moe-groups", "hunyuan-moe", "ernie4_5-moe", "cohere2", "granite", "qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss", "gemma3n", "mamba", "mamba2", "jamba", "nemotron-h",
          "nemotron-h-moe", "lfm2", "lfm2-moe"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
@@ -48,8 +48,38 @@ def put(case, folder):
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def bailing(is_second):
+    """Ling's models, which transformers does not have: a folder as inclusionAI publishes them. The first has no norms of heads and no sigmoids."""
+    config = {"model_type": "bailing_moe", "vocab_size": 48, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu",
+              "tie_word_embeddings": False, "num_experts": 8, "num_experts_per_tok": 3, "num_shared_experts": 1, "moe_intermediate_size": 32,
+              "norm_topk_prob": True, "first_k_dense_replace": 0}
+    if is_second:
+        config.update(score_function="sigmoid", n_group=4, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=1, partial_rotary_factor=0.5,
+                      use_qk_norm=True, moe_router_enable_expert_bias=True)
+    wide, rows = 64, (4 + 2 * 2) * 16
+    tensors = {"model.word_embeddings.weight": [48, wide], "model.norm.weight": [wide], "lm_head.weight": [48, wide]}
+    for layer in range(3):
+        at = f"model.layers.{layer}."
+        tensors.update({f"{at}{part}.weight": shape for part, shape in (
+            ("input_layernorm", [wide]), ("post_attention_layernorm", [wide]), ("attention.query_key_value", [rows, wide]), ("attention.dense", [wide, 64]))})
+        if is_second:
+            tensors.update({f"{at}attention.{part}_layernorm.weight": [16] for part in ("query", "key")})
+        mlps = [("mlp", 96)] if layer < config["first_k_dense_replace"] else [("mlp.shared_experts", 32), *((f"mlp.experts.{e}", 32) for e in range(8))]
+        for mlp, width in mlps:
+            tensors.update({f"{at}{mlp}.{part}_proj.weight": [width, wide] for part in ("gate", "up")})
+            tensors[f"{at}{mlp}.down_proj.weight"] = [wide, width]
+        if len(mlps) > 1:
+            tensors[f"{at}mlp.gate.weight"] = [8, wide]
+            if is_second:
+                tensors[f"{at}mlp.gate.expert_bias"] = [8]
+    return {"config": config, "tensors": tensors}
+
+
 def case_of(name):
     """Of Baichuan there are no folders here: a Llama of as many layers, whose keys GGUF files of it have under another name."""
+    if name.startswith("bailing"):
+        return bailing(name.endswith("2"))
     case = json.loads((pathlib.Path(__file__).parent / "transformers" / f"{'llama' if name.startswith('baichuan') else name}.json").read_text())
     if name.startswith("baichuan"):
         config, layers = case["config"], 40 if name.endswith("13b") else 32
@@ -60,6 +90,11 @@ def case_of(name):
             for layer in range(layers if ".layers.0." in key else 0 if ".layers." in key else 1):
                 tensors[key.replace(".layers.0.", f".layers.{layer}.")] = shape
         case["tensors"] = tensors
+    if name in ("olmoe", "dots1"):  # llama.cpp wants keys for all heads
+        case["config"]["num_key_value_heads"] = case["config"]["num_attention_heads"]
+        for key, shape in case["tensors"].items():
+            if key.endswith(("k_proj.weight", "v_proj.weight")) or (name == "olmoe" and key.endswith("k_norm.weight")):
+                shape[0] = case["config"]["hidden_size"]
     if name == "llama4":  # what GGUF has no keys for is as Meta's models have it
         case["config"].update(attention_chunk_size=8192, floor_scale=8192, attn_scale=0.1)
     if name == "gpt-oss":
@@ -176,7 +211,7 @@ def llama_answer(model):
 
 def main():
     failures = 0
-    for name in CASES:
+    for name in sys.argv[2:] or CASES:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             put(case_of(name), folder / "hf")

@@ -235,6 +235,12 @@ CASES = [
     ("llama4", "Llama4Text", {"num_hidden_layers": 4, "head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 1,
                               "intermediate_size": 24, "intermediate_size_mlp": 48, "interleave_moe_layer_step": 2,
                               "attention_chunk_size": 8, "floor_scale": 8, "attn_scale": 0.3}),
+    ("olmoe", "Olmoe", {"num_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 24}),
+    ("olmoe-shares", "Olmoe", {"num_experts": 5, "num_experts_per_tok": 3, "intermediate_size": 24, "norm_topk_prob": True, "tie_word_embeddings": True}),
+    ("dots1", "Dots1", {"n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+                        "n_group": 3, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "sliding_window": None}),
+    ("dots1-window", "Dots1", {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 24, "sliding_window": 6,
+                               "max_window_layers": 1, "attention_bias": True, "tie_word_embeddings": True}),
     ("mixtral-window", "Mixtral", {"num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 6, "head_dim": 16}),
 ]
 
