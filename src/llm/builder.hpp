@@ -102,9 +102,10 @@ class GraphBuilder {
   std::string delta_scan(const std::string& q, const std::string& k, const std::string& v, const std::string& dt,
                          const std::string& beta);
   /// The sum of a token's experts of `width`, weighted by its router.
-  std::string experts(const std::string& x, Extent width);
-  /// The same of constants: gates, ups and downs, and behind them the biases of gates, ups and downs if there are some.
-  std::string experts_of(const std::string& x, std::vector<std::string> constants);
+  std::string experts(const std::string& x, Extent width, const std::string& routed = {});
+  /// The same of constants: gates, ups and downs, and behind them the biases of gates, ups and downs if there are some. With `routed`
+  /// the router reads that instead of x, and each expert's weight has a factor.
+  std::string experts_of(const std::string& x, std::vector<std::string> constants, const std::string& routed = {});
   /// Gates or ups of all experts, from a tensor [E, H, 2F] of both: its columns begin, begin + step, ... And downs of [E, F, H].
   std::string expert_columns(std::string_view name, Extent begin, Extent step);
   std::string expert_rows_back(std::string_view name);

@@ -5,14 +5,15 @@
 
 namespace weft::llm {
 
-std::string GraphBuilder::experts(const std::string& x, Extent width) {
+std::string GraphBuilder::experts(const std::string& x, Extent width, const std::string& routed) {
   const ModelConfig& c = config();
   const std::vector<Dim> wide = {c.experts, width, c.hidden}, back = {c.experts, c.hidden, width};
   if (c.experts_are_plain) {
     const std::string ups = constant("ups.weight", wide);
     return experts_of(x, {ups, ups, constant("downs.weight", back)});
   }
-  if (!c.from_gguf && has("gates.weight")) {  // a tensor for the gates of all experts, which has the ups behind each
+  // A tensor for the gates of all experts, which has the ups behind each.
+  if ((!c.from_gguf || c.architecture == "gemma4") && has("gates.weight")) {
     const auto half = [&](std::string_view name, Extent begin) {
       return part(name, wide,
                   {.file = {c.experts, 2 * width, c.hidden},
@@ -22,7 +23,7 @@ std::string GraphBuilder::experts(const std::string& x, Extent width) {
                    .begin = begin,
                    .count = width});
     };
-    return experts_of(x, {half("gates.weight", 0), half("ups.weight", width), constant("downs.weight", back)});
+    return experts_of(x, {half("gates.weight", 0), half("ups.weight", width), constant("downs.weight", back)}, routed);
   }
   return experts_of(x, {constant("gates.weight", wide), constant("ups.weight", wide), constant("downs.weight", back)});
 }
@@ -53,7 +54,8 @@ std::string GraphBuilder::expert_rows_back(std::string_view name) {
                .transposed = true});
 }
 
-std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::string> constants) {
+std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::string> constants,
+                                     const std::string& routed) {
   const ModelConfig& c = config();
   const bool has_biases = constants.size() > 3, is_corrected = has("router.correction");
   std::vector<std::string> inputs = {x, constant("router.weight", {c.experts, c.hidden})};
@@ -67,6 +69,11 @@ std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::stri
                          ? part("router.correction", {c.experts},
                                 {.file = {1, c.experts}, .columns = c.experts, .count = 1}, Element::f32)
                          : constant("router.correction", {c.experts}, Element::f32));
+  const auto routed_at = static_cast<Extent>(routed.empty() ? 0 : inputs.size());
+  if (!routed.empty()) {
+    inputs.push_back(routed);
+    inputs.push_back(constant("expert_scales", {c.experts}, Element::f32));
+  }
   return node("experts", OpType::experts, std::move(inputs), shape_of(x),
               {{"used", c.experts_per_token},
                {"shares", Extent{c.expert_weights_are_shares}},
@@ -79,6 +86,8 @@ std::string GraphBuilder::experts_of(const std::string& x, std::vector<std::stri
                {"on_input", Extent{c.routing.is_on_input}},
                {"alpha", c.swiglu_alpha},
                {"plain", Extent{c.experts_are_plain}},
+               {"routed", routed_at},
+               {"gelu", Extent{activation_of(c, routed.empty() ? "silu" : "gelu_tanh") == OpType::gelu_tanh}},
                {"limit", c.swiglu_limit}});
 }
 

@@ -145,7 +145,8 @@ void refuse_what_is_unknown(const Keys& keys, const ModelConfig& config) {
     if (keys.flag(key, known) != known && !(has_optional_norms && key == std::string_view("use_qk_norm")))
       keys.fail(key, fmt::format("is {}, which Weft does not support", !known));
   const bool has_relu2 = config.experts_are_plain && config.activation == "relu2";
-  if (config.experts > 0 && !config.activation.empty() && config.activation != "silu" && !has_relu2)
+  const bool has_gelu = config.architecture == "gemma4_text" && config.activation == "gelu_tanh";
+  if (config.experts > 0 && !config.activation.empty() && config.activation != "silu" && !has_relu2 && !has_gelu)
     keys.fail("hidden_act", "is not \"silu\", the only one that Weft's experts have");
 }
 

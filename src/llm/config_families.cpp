@@ -202,6 +202,7 @@ void read_experts(const Keys& keys, ModelConfig& c) {
   if (c.architecture == "minimax_m2") return read_minimax_experts(keys, c);
   if (c.architecture == "jamba") return read_jamba_experts(keys, c);
   if (c.architecture == "llama4_text") return read_llama4(keys, c);
+  if (c.architecture == "gemma4_text") return read_gemma4_experts(keys, c);
   if (c.architecture == "nemotron_h") return read_nemotron_experts(keys, c);
   if (c.architecture == "lfm2_moe") return read_lfm2_experts(keys, c);
   c.experts = keys.size({"num_local_experts", "num_experts"}, 0);

@@ -45,6 +45,7 @@ Json with_defaults_of_gemma3n(const Json& given);
 Json with_defaults_of_gemma4(const Json& given);
 /// Gemma 4's layers of two kinds, inputs of layers, and layers without keys. Behind what `config` knows of windows.
 void read_gemma4(const Keys& keys, ModelConfig& config);
+void read_gemma4_experts(const Keys& keys, ModelConfig& config);
 /// Gemma 3n's states side by side, inputs of layers, and layers without keys. Behind what `config` knows of windows.
 void read_gemma3n(const Keys& keys, ModelConfig& config);
 /// The scale of scores of latent attention, which grows with the context: twice by 1 + growth ln(factor).

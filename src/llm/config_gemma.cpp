@@ -123,8 +123,6 @@ Json with_defaults_of_gemma4(const Json& given) {
 }
 
 void read_gemma4(const Keys& keys, ModelConfig& c) {
-  if (keys.flag("enable_moe_block", false))
-    keys.fail("enable_moe_block", "is true, and Weft runs Gemma 4 without experts");
   every_nth_sees_all(c, 6);
   if (!c.local_layers.empty()) c.local_layers.back() = false;
   c.global_head_dim = keys.size({"global_head_dim"}, 512);
@@ -140,6 +138,63 @@ void read_gemma4(const Keys& keys, ModelConfig& c) {
   if (c.layer_input > 0) c.layer_vocabulary = keys.size({"vocab_size_per_layer_input"}, 262144);
   c.layers_without_keys = keys.size({"num_kv_shared_layers"}, 0);
   c.wide_without_keys = keys.flag("use_double_wide_mlp", false);
+}
+
+void read_gemma4_experts(const Keys& keys, ModelConfig& c) {
+  if (!keys.flag("enable_moe_block", false)) return;
+  c.experts = keys.size({"num_experts"});
+  c.experts_per_token = keys.size({"top_k_experts"});
+  c.expert_intermediate = keys.size({"moe_intermediate_size"});
+}
+
+void read_gguf_gemma4(const io::GgufMetadata& m, ModelConfig& c) {
+  const GgufKeys key(m, c);
+  read_gguf_windows(m, c);
+  every_nth_sees_all(c, 6);
+  if (static_cast<Extent>(c.local_layers.size()) != c.layers)
+    throw FileError(fmt::format("{}: {} has {} entries for {} layers", c.source,
+                                key("attention.sliding_window_pattern"), c.local_layers.size(), c.layers));
+  c.global_head_dim = c.head_dim;
+  c.head_dim = key.size("attention.key_length_swa", c.head_dim);
+  c.rope_dims = c.global_head_dim;
+  c.rope_pairs = c.rope_dims / 2;  // but for those that factors of positions stop
+  c.rope_local_dims = key.size("rope.dimension_count_swa", c.head_dim);
+  if (c.rope_local_base == 0) c.rope_local_base = 10000;
+  const std::vector<Extent> keys = sizes_of_layers(m, key("attention.head_count_kv"), c.layers),
+                            widths = sizes_of_layers(m, key("feed_forward_length"), c.layers);
+  c.kv_heads = c.global_kv_heads = keys[0];
+  for (Extent i = 0; i < c.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    (c.local_layers[at] ? c.kv_heads : c.global_kv_heads) = keys[at];
+  }
+  for (Extent i = 0; i < c.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (keys[at] != (c.local_layers[at] ? c.kv_heads : c.global_kv_heads))
+      throw FileError(fmt::format("{}: {} differs among layers of one kind, which Weft does not support", c.source,
+                                  key("attention.head_count_kv")));
+  }
+  c.layer_input = key.size("embedding_length_per_layer_input", 0);
+  if (c.layer_input > 0) c.layer_vocabulary = c.vocabulary;
+  c.layers_without_keys = key.size("attention.shared_kv_layers", 0);
+  c.intermediate = widths[0];
+  c.wide_without_keys = c.layers_without_keys > 0 && widths.back() == 2 * widths[0];
+  for (Extent i = 0; i < c.layers; ++i) {
+    const bool is_wide = c.wide_without_keys && i >= c.layers - c.layers_without_keys;
+    if (widths[static_cast<std::size_t>(i)] != c.intermediate * (is_wide ? 2 : 1))
+      throw FileError(fmt::format("{}: {} differs from layer to layer in a way that Weft does not support", c.source,
+                                  key("feed_forward_length")));
+  }
+}
+
+bool take_gguf_gemma4_factors(ModelConfig& c, const std::vector<double>& factors) {
+  constexpr double kStopped = 1e20;  // files have 1e30
+  const auto turning = std::find_if(factors.begin(), factors.end(), [](double f) { return f > kStopped; });
+  if (static_cast<Extent>(factors.size()) != c.rope_dims / 2 ||
+      std::any_of(factors.begin(), turning, [](double f) { return f != 1; }) ||
+      std::any_of(turning, factors.end(), [](double f) { return f <= kStopped; }))
+    return false;
+  c.rope_pairs = turning - factors.begin();
+  return true;
 }
 
 void read_gguf_gemma3n(const io::GgufMetadata& m, ModelConfig& c) {
@@ -166,7 +221,65 @@ void read_gguf_windows(const io::GgufMetadata& m, ModelConfig& c) {
   if (m.contains(key)) c.local_layers = m.flags(key);
 }
 
-void add_gemma(Json& json, const ModelConfig& c) {
+namespace {
+
+void add_gemma4(Json& json, const ModelGraph& graph, const ModelConfig& c) {
+  bool keys_are_values = false;
+  for (Extent i = 0; i < c.layers - c.layers_without_keys; ++i)
+    keys_are_values |= graph.find(fmt::format("layer{}.v.weight", i)) == nullptr;
+  for (const char* key : {"rope_theta", "rope_scaling", "partial_rotary_factor"}) json.erase(key);
+  json.update(
+      {{"global_head_dim", c.global_head_dim},
+       {"attention_k_eq_v", keys_are_values},
+       {"num_global_key_value_heads", keys_are_values ? Json(c.global_kv_heads) : Json()},
+       {"num_kv_shared_layers", c.layers_without_keys},
+       {"use_double_wide_mlp", c.wide_without_keys},
+       {"hidden_size_per_layer_input", c.layer_input},
+       {"vocab_size_per_layer_input", c.layer_input > 0 ? c.layer_vocabulary : c.vocabulary},
+       {"enable_moe_block", c.experts > 0},
+       {"final_logit_softcapping", c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json()},
+       {"rope_parameters",
+        {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", tidy(c.rope_local_base)}}},
+         {"full_attention",
+          {{"rope_type", "proportional"},
+           {"partial_rotary_factor", static_cast<double>(2 * c.rope_pairs) / static_cast<double>(c.global_head_dim)},
+           {"rope_theta", tidy(c.rope_base)}}}}}});
+  if (c.experts > 0)
+    json.update({{"num_experts", c.experts},
+                 {"top_k_experts", c.experts_per_token},
+                 {"moe_intermediate_size", c.expert_intermediate}});
+}
+
+void add_gemma4(io::GgufMetadata& m, const ModelConfig& c) {
+  const auto size = [&](std::string_view key, Extent value) {
+    m.set(fmt::format("gemma4.{}", key), static_cast<std::uint32_t>(value));
+  };
+  std::vector<std::int32_t> keys, widths;
+  for (Extent i = 0; i < c.layers; ++i) {
+    const bool is_wide = c.wide_without_keys && i >= c.layers - c.layers_without_keys;
+    keys.push_back(
+        static_cast<std::int32_t>(c.local_layers[static_cast<std::size_t>(i)] ? c.kv_heads : c.global_kv_heads));
+    widths.push_back(static_cast<std::int32_t>(c.intermediate * (is_wide ? 2 : 1)));
+  }
+  m.set("gemma4.attention.head_count_kv", io::GgufArray(keys));
+  m.set("gemma4.feed_forward_length", io::GgufArray(widths));
+  for (const char* part : {"key", "value"}) {
+    size(fmt::format("attention.{}_length", part), c.global_head_dim);
+    size(fmt::format("attention.{}_length_swa", part), c.head_dim);
+  }
+  size("rope.dimension_count_swa", c.rope_local_dims);
+}
+
+}  // namespace
+
+std::vector<float> gguf_gemma4_factors(const ModelConfig& c) {
+  std::vector<float> factors(static_cast<std::size_t>(c.rope_dims / 2), 1e30F);
+  std::fill_n(factors.begin(), c.rope_pairs, 1.0F);
+  return factors;
+}
+
+void add_gemma(Json& json, const ModelGraph& graph, const ModelConfig& c) {
+  if (c.architecture == "gemma4_text") return add_gemma4(json, graph, c);
   Json shares = Json::array();
   // GGUF files have the deviations as f32.
   for (const double each : c.streams.deviations) shares.push_back(std::round(share_of_deviations(each) * 1e6) / 1e6);
@@ -188,6 +301,7 @@ void add_gemma(io::GgufMetadata& m, const std::string& architecture, const Model
   size("embedding_length_per_layer_input", c.layer_input);
   size("attention.shared_kv_layers", c.layers_without_keys);
   m.set(architecture + ".attention.sliding_window_pattern", io::GgufArray(c.local_layers));
+  if (architecture == "gemma4") return add_gemma4(m, c);
   size("altup.num_inputs", c.streams.count);
   size("altup.active_idx", c.streams.active);
   m.set(architecture + ".activation_sparsity_scale",

@@ -109,21 +109,27 @@ ModelConfig config_from_gguf(const io::GgufMetadata& m, Extent vocabulary) {
     (c.architecture == "mamba" ? s.rank : s.heads) = size("ssm.time_step_rank");
     if (c.architecture == "mamba2") s.groups = size("ssm.group_count", 1);
   }
-  const bool is_hybrid = is_gguf_hybrid(c.architecture);
+  const bool is_hybrid = is_gguf_hybrid(c.architecture), has_lists = c.architecture == "gemma4";
   c.heads = is_mamba ? 1 : is_hybrid ? largest_of(m, key("attention.head_count")) : size("attention.head_count");
   if (is_hybrid)
     read_gguf_hybrid(m, c);
   else
-    c.kv_heads = is_mamba ? 1 : size("attention.head_count_kv", c.heads);
+    c.kv_heads = is_mamba    ? 1
+                 : has_lists ? largest_of(m, key("attention.head_count_kv"))
+                             : size("attention.head_count_kv", c.heads);
   c.head_dim = is_mamba ? kHeadWithoutAttention : size("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (c.architecture != "deepseek2" && size("attention.value_length", c.head_dim) != c.head_dim)
     throw FileError(fmt::format("{}: {} differs from attention.key_length, which Weft does not support", c.source,
                                 key("attention.value_length")));
-  if (!is_hybrid) c.intermediate = is_mamba ? c.hidden : size("feed_forward_length");
+  if (!is_hybrid)
+    c.intermediate = is_mamba    ? c.hidden
+                     : has_lists ? largest_of(m, key("feed_forward_length"))
+                                 : size("feed_forward_length");
   c.context = is_mamba ? kContextWithoutAttention : size("context_length");
   c.norm_eps = number("attention.layer_norm_rms_epsilon", number("attention.layer_norm_epsilon", 1e-5));
   if (m.get_or<bool>(key("ssm.dt_b_c_rms"), false)) c.state_space.part_eps = c.norm_eps;  // Falcon-Mamba
-  c.rope_base = number("rope.freq_base", c.architecture.starts_with("gemma3") ? 1e6 : 10000.0);
+  c.rope_base =
+      number("rope.freq_base", c.architecture.starts_with("gemma3") || c.architecture == "gemma4" ? 1e6 : 10000.0);
   c.rope_local_base = number("rope.freq_base_swa", c.architecture.starts_with("gemma3") ? 10000.0 : 0.0);
   c.rope_dims = size("rope.dimension_count", c.head_dim);
   const std::string scaling = m.get_or<std::string>(key("rope.scaling.type"), "none");

@@ -45,6 +45,8 @@ class Family2025 {
       lfm2_experts();
     } else if (name == "gemma3n") {
       read_gguf_gemma3n(m_, c_);
+    } else if (name == "gemma4") {
+      read_gguf_gemma4(m_, c_);
     } else if (name == "qwen3next" || name == "qwen35" || name == "qwen35moe") {
       delta();
     }

@@ -13,18 +13,6 @@ namespace {
 constexpr std::string_view kHybrids[] = {"jamba",          "granitehybrid", "falcon-h1", "nemotron_h",
                                          "nemotron_h_moe", "lfm2",          "lfm2moe"};
 
-/// A number for each layer; a single number is that of all.
-std::vector<Extent> of_layers(const io::GgufMetadata& m, const std::string& key, Extent layers) {
-  const std::vector<std::int64_t> given = m.integers(key);
-  std::vector<Extent> list(given.begin(), given.end());
-  if (list.size() == 1) list.resize(static_cast<std::size_t>(layers), list[0]);
-  if (static_cast<Extent>(list.size()) < layers ||
-      std::any_of(list.begin(), list.end(), [](Extent n) { return n < 0 || n > kSizeMax; }))
-    throw FileError(fmt::format("{}: {} has {} numbers for {} layers, or one that is not from 0 to {}", m.source(), key,
-                                given.size(), layers, kSizeMax));
-  list.resize(static_cast<std::size_t>(layers));
-  return list;
-}
 /// The number of all layers that have one.
 Extent equal_one(const io::GgufMetadata& m, const std::string& key, const std::vector<Extent>& list) {
   Extent found = 0;
@@ -37,6 +25,18 @@ Extent equal_one(const io::GgufMetadata& m, const std::string& key, const std::v
 }
 
 }  // namespace
+
+std::vector<Extent> sizes_of_layers(const io::GgufMetadata& m, const std::string& key, Extent layers) {
+  const std::vector<std::int64_t> given = m.integers(key);
+  std::vector<Extent> list(given.begin(), given.end());
+  if (list.size() == 1) list.resize(static_cast<std::size_t>(layers), list[0]);
+  if (static_cast<Extent>(list.size()) < layers ||
+      std::any_of(list.begin(), list.end(), [](Extent n) { return n < 0 || n > kSizeMax; }))
+    throw FileError(fmt::format("{}: {} has {} numbers for {} layers, or one that is not from 0 to {}", m.source(), key,
+                                given.size(), layers, kSizeMax));
+  list.resize(static_cast<std::size_t>(layers));
+  return list;
+}
 
 bool is_gguf_hybrid(std::string_view architecture) {
   return std::find(std::begin(kHybrids), std::end(kHybrids), architecture) != std::end(kHybrids);
@@ -54,8 +54,8 @@ void read_gguf_hybrid(const io::GgufMetadata& m, ModelConfig& c) {
     (c.architecture == "jamba" ? s.rank : s.heads) = key.size("ssm.time_step_rank");
   }
   if (s.heads > 0) s.groups = m.get_or<std::int64_t>(key("ssm.group_count"), 1);
-  const std::vector<Extent> keys = of_layers(m, key("attention.head_count_kv"), c.layers),
-                            widths = of_layers(m, key("feed_forward_length"), c.layers);
+  const std::vector<Extent> keys = sizes_of_layers(m, key("attention.head_count_kv"), c.layers),
+                            widths = sizes_of_layers(m, key("feed_forward_length"), c.layers);
   c.kv_heads = std::max<Extent>(equal_one(m, key("attention.head_count_kv"), keys), 1);
   c.intermediate = equal_one(m, key("feed_forward_length"), widths);
   c.hybrid_factors.are_side_by_side = c.architecture == "falcon-h1";  // their factors are in the weights

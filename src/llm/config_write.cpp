@@ -34,6 +34,7 @@ constexpr Architecture kArchitectures[] = {
     {"gemma2", "gemma2", "Gemma2ForCausalLM"},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM"},
     {"gemma3n_text", "gemma3n", "Gemma3nForCausalLM"},
+    {"gemma4_text", "gemma4", "Gemma4ForCausalLM"},
     {"phi3", "phi3", "Phi3ForCausalLM"},
     {"gpt2", "gpt2", "GPT2LMHeadModel"},
     {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM"},
@@ -333,7 +334,8 @@ Json config_to_json(const ModelGraph& graph) {
     json.update({{"layer_types", kinds}, {"attention_chunk_size", c.attention_chunk}});
   if (c.architecture == "smollm3" || c.architecture == "llama4_text") json["no_rope_layers"] = turns;
   if (c.architecture == "cohere2" || c.architecture == "exaone4") json["layer_types"] = kinds;
-  if (c.layer_input > 0) add_gemma(json, c);
+  const bool is_gemma4 = c.architecture == "gemma4_text";
+  if (c.layer_input > 0 || is_gemma4) add_gemma(json, graph, c);
   if (later_gemma) json["layer_types"] = kinds;
   if (has_scalar) {
     const double scale = node_of(graph, 0, "attn")->real("scale");
@@ -344,7 +346,7 @@ Json config_to_json(const ModelGraph& graph) {
     json["final_logit_softcapping"] = c.logit_soft_cap > 0 ? Json(tidy(c.logit_soft_cap)) : Json();
   }
   if (c.state_space.inner > 0) add_states(json, graph, c);
-  if (c.rope_local_base > 0) json["rope_local_base_freq"] = tidy(c.rope_local_base);
+  if (c.rope_local_base > 0 && !is_gemma4) json["rope_local_base_freq"] = tidy(c.rope_local_base);
   return json;
 }
 

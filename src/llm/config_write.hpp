@@ -30,8 +30,11 @@ void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config)
 void add_states(Json& json, const ModelGraph& graph, const ModelConfig& config);
 void add_states(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
 /// The keys of Gemma's later models.
-void add_gemma(Json& json, const ModelConfig& config);
+void add_gemma(Json& json, const ModelGraph& graph, const ModelConfig& config);
 void add_gemma(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
+
+/// Factors of the positions of Gemma 4's layers without a window, which stop the pairs that do not turn.
+std::vector<float> gguf_gemma4_factors(const ModelConfig& config);
 
 struct GgufConfig {
   io::GgufMetadata metadata;

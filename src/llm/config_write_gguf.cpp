@@ -67,7 +67,8 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
     size("attention.value_length", c.head_dim);
   }
   add_mixture(out.metadata, architecture, c);
-  if (c.layer_input > 0) add_gemma(out.metadata, architecture, c);
+  if (c.layer_input > 0 || architecture == "gemma4") add_gemma(out.metadata, architecture, c);
+  if (architecture == "gemma4") out.factors["rope_freqs.weight"] = gguf_gemma4_factors(c);
   if (architecture == "gemma3n")
     for (Extent i = c.layers - c.layers_without_keys; i < c.layers; ++i) {
       for (const char* part : {"k", "v"})

@@ -69,6 +69,21 @@ std::vector<NameRow> gemma3n_names() {
   return rows;
 }
 
+std::vector<NameRow> gemma4_names() {
+  return joined(
+      joined(gemma_names(), layer_input_names()),
+      of_layers("", {{"layer_scale", "layer_output_scale.weight", "layer_scalar"},
+                     {"mlp_norm_after.weight", "post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight"},
+                     {"experts_norm.weight", "pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight"},
+                     {"experts_norm_after.weight", "post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight"},
+                     {"router.weight", "ffn_gate_inp.weight", "router.proj.weight"},
+                     {"router_scale", "ffn_gate_inp.scale", "router.scale"},
+                     {"expert_scales", "ffn_down_exps.scale", "router.per_expert_scale"},
+                     {"gates.weight", "ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+                     {"ups.weight", "ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+                     {"downs.weight", "ffn_down_exps.weight", "experts.down_proj"}}));
+}
+
 std::vector<NameRow> qwen_next_names() {
   const std::vector<NameRow> delta = of_layers("linear_attn.",
                                                {// Qwen3-Next, whose products are joined.

@@ -35,6 +35,7 @@ std::vector<NameRow> gemma_names();
 /// Inputs that each layer has of its own.
 std::vector<NameRow> layer_input_names();
 std::vector<NameRow> gemma3n_names();
+std::vector<NameRow> gemma4_names();
 std::vector<NameRow> qwen_next_names();
 std::vector<NameRow> llama4_names();
 std::vector<NameRow> glm_moe_names();

@@ -63,8 +63,10 @@ std::string AttentionOfTwoKinds::of(const std::string& x) {
   KeysValues& of_kind = is_local ? local_ : global_;
   if (has_keys) {
     const std::string k = b_.linear("k", x, kv_heads * width, Bias::if_present);
-    const std::string v =
-        !is_local && c_.global_keys_are_values ? k : b_.linear("v", x, kv_heads * width, Bias::if_present);
+    // GGUF files have no key for it.
+    const bool is_key =
+        !is_local && (c_.global_keys_are_values || (c_.from_gguf && c_.global_head_dim > 0 && !b_.has("v.weight")));
+    const std::string v = is_key ? k : b_.linear("v", x, kv_heads * width, Bias::if_present);
     of_kind.k = turned("k_rope", b_.rms_norm("k_norm", k, 0, width), kv_heads);
     of_kind.v = b_.unit_norm("v_unit", v, c_.norm_eps, width);
   }

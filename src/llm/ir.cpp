@@ -253,6 +253,8 @@ void ModelGraph::validate() const {
         };
         fit_change("gate_up_change", {2 * gate[1].value, gate[2]});
         fit_change("down_change", {gate[2], gate[1]});
+        if (const auto at = static_cast<std::size_t>(n.integer("routed")); at > 0)
+          fit(shape_of(n.inputs[at]) == x && shape_of(n.inputs[at + 1]) == std::vector<Dim>{gate[0]});
         break;
       }
       case OpType::short_conv: {

@@ -17,6 +17,7 @@
 #include "weft/checkpoint.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
+#include "weft/ops/indexing.hpp"
 #include "weft/ops/state_space.hpp"
 
 namespace weft::llm {
@@ -382,16 +383,19 @@ class Lowering {
   Tensor mixed(const OpNode& node) {
     const Tensor x = input(node, 0);
     const bool has_biases = node.integer("biases") != 0, is_corrected = node.integer("corrected") != 0;
-    const Tensor logits = product(x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
+    const auto place_of = [&](const char* name) { return static_cast<std::size_t>(node.integer(name)); };
+    const std::size_t routed = place_of("routed");
+    const Tensor logits =
+        product(routed > 0 ? input(node, routed) : x, node.inputs[1], has_biases ? input(node, 5) : Tensor());
     note_router_logits(logits);
-    const ChosenExperts chosen =
+    ChosenExperts chosen =
         choose_experts(logits, is_corrected ? input(node, has_biases ? 9 : 5) : Tensor(),
                        {node.integer("used"), node.integer("shares") != 0, node.integer("sigmoid") != 0,
                         node.integer("groups", 1), node.integer("groups_used"), node.real("factor", 1)});
+    if (routed > 0) chosen.weights = chosen.weights * take(input(node, routed + 1), chosen.numbers);
     // Weights of types without products are plain, and then those beside them must be.
     bool is_plain = inputs_.whole.has_value();
     for (std::size_t i = 2; i < 5; ++i) is_plain |= !is_packed_matrix(constant(node.inputs[i]));
-    const auto place_of = [&](const char* name) { return static_cast<std::size_t>(node.integer(name)); };
     for (const std::size_t at : {place_of("gate_up_change"), place_of("down_change")})
       if (at > 0) is_plain |= !is_packed_matrix(constant(node.inputs[at]));
     const auto change = [&](const char* name) {
@@ -405,10 +409,11 @@ class Lowering {
       return Expert{is_plain ? unpacked(weight) : weight, has_biases ? input(node, i + 4) : Tensor(),
                     context_.graph.at(node.inputs[i]).shape[1].value};
     };
-    return mixture(x, chosen,
-                   {expert(2), expert(3), expert(4), change("gate_up_change"), change("down_change"),
-                    node.real("alpha"), node.real("limit"), node.integer("plain") != 0, node.integer("on_input") != 0},
-                   context_.exact);
+    return mixture(
+        x, chosen,
+        {expert(2), expert(3), expert(4), change("gate_up_change"), change("down_change"), node.real("alpha"),
+         node.real("limit"), node.integer("plain") != 0, node.integer("on_input") != 0, node.integer("gelu") != 0},
+        context_.exact);
   }
 
   // ---- Layers with states. Tokens are [B, L, ...]: one sequence of T, or T sequences of one; of whole rows, a sequence each.

@@ -162,6 +162,7 @@ Tensor mixture(const Tensor& x, const ChosenExperts& chosen, const MixtureWeight
     }
     const Tensor inner = w.are_plain   ? squared_above_zero(up)
                          : w.alpha > 0 ? clamped_swiglu(gate, up, w.alpha, w.limit)
+                         : w.is_gelu   ? elementwise("gelu_tanh", {gate}) * up
                                        : swiglu(gate, up);
     Tensor result = times(inner, w.down);
     if (w.down_change.a.defined()) result = result + narrow(times.changed(inner, w.down_change), -1, 0, w.down.rows);

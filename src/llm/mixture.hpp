@@ -36,6 +36,7 @@ struct MixtureWeights {
   double alpha = 0, limit = 0;        // of the gated unit, if alpha is positive (gpt-oss)
   bool are_plain = false;             // down(max(up x, 0)^2), without gates (Nemotron-H)
   bool are_inputs_weighted = false;   // an expert sees x times its weight, and its result counts as it is (Llama 4)
+  bool is_gelu = false;               // of gates, in its form by tanh, instead of SiLU (Gemma 4)
 };
 /// sum over the chosen experts of weight * down(act(gate x) * up x), for x [T, C]; changes B A x are added to what the products give.
 /// Weights and changes are all in blocks, which have no gradients, or plain.

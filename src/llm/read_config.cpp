@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/python_json.hpp"
+#include "llm/config_gemma.hpp"
 #include "llm/guess.hpp"
 #include "vision/preprocess.hpp"
 #include "weft/error.hpp"
@@ -17,11 +18,16 @@ constexpr JsonLimits kConfigLimits{.max_bytes = std::uint64_t{8} << 20, .max_val
 
 /// A graph is as large as the configuration says. What the file cannot fill is refused before it is built.
 void check_count(const ModelConfig& config, const io::TensorSource& source) {
-  const bool joins = config.from_gguf || config.architecture == "gpt_oss";  // one tensor for all experts of a layer
-  const Extent apart = joins ? 1 : std::max<Extent>(config.experts, 1);
   const auto with_experts = config.expert_layers.empty()
                                 ? config.layers
                                 : std::count(config.expert_layers.begin(), config.expert_layers.end(), true);
+  // Some families have one tensor for all experts of a layer.
+  const auto joined =
+      std::count_if(source.tensors().begin(), source.tensors().end(), [](const io::SourceTensor& tensor) {
+        return tensor.name.ends_with(".experts.gate_up_proj") || tensor.name.ends_with(".input_linear.weight");
+      });
+  const bool joins = config.from_gguf || config.architecture == "gpt_oss" || joined >= with_experts;
+  const Extent apart = joins ? 1 : std::max<Extent>(config.experts, 1);
   if (std::max(with_experts * apart, config.layers) > static_cast<Extent>(source.tensors().size()))
     throw FileError(fmt::format(
         "{}: {} layers{} are asked for, but the file has {} tensors; is it whole, and of this model?", config.source,
@@ -32,7 +38,8 @@ void check_count(const ModelConfig& config, const io::TensorSource& source) {
 
 void take_factors(ModelConfig& config, const std::function<std::vector<double>(const char* name)>& factors_of) {
   RopeScaling& s = config.rope_scaling;
-  if (auto list = factors_of("rope_freqs.weight"); !list.empty()) {
+  if (auto list = factors_of("rope_freqs.weight");
+      !list.empty() && !(config.architecture == "gemma4" && take_gguf_gemma4_factors(config, list))) {
     s = {};
     s.kind = RopeScaling::Kind::longrope;
     s.attention_factor = 1;

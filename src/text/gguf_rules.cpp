@@ -6,7 +6,9 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/quote.hpp"
 #include "text/scanners.hpp"
+#include "weft/error.hpp"
 
 namespace weft::text {
 
@@ -91,6 +93,16 @@ const WordRule* find_word_rule(std::string_view name) {
     for (const std::string_view each : rule.names)
       if (each == name) return &rule;
   return nullptr;
+}
+
+std::pair<std::string, std::string> merged_pieces(const GgufVocabulary& v, std::size_t i, std::string_view source) {
+  const std::string& line = v.merges[i];
+  // A piece may begin with a space itself, so the space between is looked for from the second byte on.
+  const std::size_t space = line.find(' ', 1);
+  if (line.size() < 3 || space == std::string::npos)
+    throw FileError(fmt::format("{}: tokenizer.ggml.merges[{}]: is {}, not two pieces with a space between", source, i,
+                                quote(line, 60)));
+  return {line.substr(0, space), line.substr(space + 1)};
 }
 
 std::vector<Merge> sentence_piece_merges(const GgufVocabulary& v, const Vocabulary& pieces) {

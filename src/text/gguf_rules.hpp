@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/model.hpp"
@@ -27,6 +29,10 @@ struct WordRule {
 std::span<const WordRule> word_rules();
 /// The rule of a name, or nullptr.
 const WordRule* find_word_rule(std::string_view name);
+
+/// The two pieces of the i-th merge. FileError, which names `source`, for a line that is not two pieces.
+std::pair<std::string, std::string> merged_pieces(const GgufVocabulary& vocabulary, std::size_t i,
+                                                  std::string_view source);
 
 /// SentencePiece joins the two neighbours that make the piece of the highest score. As merges: any cut of a piece in two
 /// pieces is one, ranked by the score of the whole.

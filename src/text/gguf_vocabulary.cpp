@@ -33,12 +33,14 @@ class Reader {
       read_bpe();
     } else if (v_.model == "llama") {
       read_sentence_piece();
+    } else if (v_.model == "gemma4") {
+      read_marked_bpe();
     } else if (v_.model == "bert") {
       read_word_piece();
     } else if (v_.model == "t5") {
       read_unigram();
     } else {
-      fail("model", fmt::format("{} is unknown; Weft knows gpt2, llama, bert, t5", quote(v_.model, 60)));
+      fail("model", fmt::format("{} is unknown; Weft knows gpt2, llama, gemma4, bert, t5", quote(v_.model, 60)));
     }
     parts_->bos = v_.bos;
     parts_->eos = v_.eos;
@@ -147,13 +149,7 @@ class Reader {
     std::vector<Merge> merges;
     merges.reserve(v_.merges.size());
     for (size_t i = 0; i < v_.merges.size(); ++i) {
-      const std::string& line = v_.merges[i];
-      // A piece may begin with a space itself, so the space between is looked for from the second byte on.
-      const size_t space = line.find(' ', 1);
-      if (line.size() < 3 || space == std::string::npos)
-        fail("merges", i, fmt::format("is {}, not two pieces with a space between", quote(line, 60)));
-      const std::string_view left = std::string_view(line).substr(0, space),
-                             right = std::string_view(line).substr(space + 1);
+      const auto [left, right] = merged_pieces(v_, i, source_);
       const auto require = [&](std::string_view written) {
         const TokenId id = read(written) ? bytes.find_any(piece) : parts_->other_pieces.find_any(written);
         if (id == kNoToken)
@@ -170,8 +166,7 @@ class Reader {
         merge.result = bytes.find_any(both);
       }
       if (merge.left == kNoToken || merge.right == kNoToken || merge.result == kNoToken) {
-        for (const std::string& each : {std::string(left), std::string(right), std::string(left) + std::string(right)})
-          require(each);
+        for (const std::string& each : {left, right, left + right}) require(each);
         continue;  // of characters outside of the alphabet: no word has them
       }
       if (!is_hidden(static_cast<size_t>(merge.result))) merges.push_back(merge);
@@ -227,6 +222,29 @@ class Reader {
     const bool prefix = v_.add_space_prefix.value_or(true);
     Vocabulary pieces = text_pieces();
     std::vector<Merge> merges = sentence_piece_merges(v_, pieces);
+    BpeOptions options;
+    options.unknown = v_.unknown;
+    options.byte_fallback = true;
+    spaces_as_markers(prefix, prefix);
+    parts_->model = make_bpe(std::move(pieces), std::move(merges), std::move(options));
+    add_template(v_.add_bos.value_or(true), v_.add_eos.value_or(false), v_.eos);
+  }
+
+  /// Pieces as SentencePiece's, and merges as those of a tokenizer.json.
+  void read_marked_bpe() {
+    const bool prefix = v_.add_space_prefix.value_or(false);
+    Vocabulary pieces = text_pieces();
+    std::vector<Merge> merges;
+    merges.reserve(v_.merges.size());
+    for (size_t i = 0; i < v_.merges.size(); ++i) {
+      const auto [left, right] = merged_pieces(v_, i, source_);
+      const TokenId result = pieces.find_any(left + right);
+      const Merge merge{pieces.find_any(left), pieces.find_any(right), result, static_cast<std::uint32_t>(i)};
+      for (const std::string& each : {left, right, left + right})
+        if (pieces.find_any(each) == kNoToken)
+          fail("merges", i, fmt::format("needs the piece {}, which tokens does not have", quote(each, 60)));
+      if (!is_hidden(static_cast<size_t>(result))) merges.push_back(merge);
+    }
     BpeOptions options;
     options.unknown = v_.unknown;
     options.byte_fallback = true;

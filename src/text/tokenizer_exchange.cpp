@@ -78,6 +78,26 @@ Json byte_level_json() {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
 }
 
+Json merges_json(const GgufVocabulary& v, std::string_view source) {
+  Json merges = Json::array();
+  for (std::size_t i = 0; i < v.merges.size(); ++i) {
+    const auto [left, right] = merged_pieces(v, i, source);
+    merges.push_back({left, right});
+  }
+  return merges;
+}
+
+Json merges_by_score(const GgufVocabulary& v) {
+  Vocabulary pieces;
+  for (std::size_t id = 0; id < v.tokens.size(); ++id) pieces.add(v.tokens[id], static_cast<TokenId>(id));
+  std::vector<Merge> list = sentence_piece_merges(v, pieces);
+  std::stable_sort(list.begin(), list.end(), [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
+  Json merges = Json::array();
+  for (const Merge& merge : list)
+    merges.push_back({v.tokens[static_cast<std::size_t>(merge.left)], v.tokens[static_cast<std::size_t>(merge.right)]});
+  return merges;
+}
+
 void write_byte_level(Json& json, const GgufVocabulary& v, std::string_view source) {
   const WordRule& rule = *find_word_rule(v.pre.empty() ? "default" : v.pre);
   Json cuts = Json::array();
@@ -89,12 +109,7 @@ void write_byte_level(Json& json, const GgufVocabulary& v, std::string_view sour
   json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", cuts}};
   json["decoder"] = byte_level_json();
   json["post_processor"] = post_processor_json(v, v.add_bos.value_or(rule.add_bos), v.add_eos.value_or(false));
-  Json merges = Json::array();
-  for (const std::string& line : v.merges) {
-    const std::size_t space = line.find(' ', 1);
-    merges.push_back({line.substr(0, space), line.substr(space + 1)});
-  }
-  json["model"] = bpe_json(vocabulary_json(v, source), std::move(merges));
+  json["model"] = bpe_json(vocabulary_json(v, source), merges_json(v, source));
   json["model"]["ignore_merges"] = rule.ignore_merges;
 }
 
@@ -104,7 +119,7 @@ void write_sentence_piece(Json& json, const GgufVocabulary& v, std::string_view 
         fmt::format("{}: tokenizer.ggml.precompiled_charsmap: is not carried over into tokenizer.json; give "
                     "--no-tokenizer, and the model's own tokenizer.json",
                     source));
-  const bool prefix = v.add_space_prefix.value_or(true);
+  const bool has_merges = v.model == "gemma4", prefix = v.add_space_prefix.value_or(!has_merges);
   Json normalizers = Json::array();
   if (prefix) normalizers.push_back({{"type", "Prepend"}, {"prepend", kMarker}});
   normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMarker}});
@@ -117,14 +132,7 @@ void write_sentence_piece(Json& json, const GgufVocabulary& v, std::string_view 
   json["decoder"] = {{"type", "Sequence"}, {"decoders", decoders}};
   json["post_processor"] = post_processor_json(v, v.add_bos.value_or(true), v.add_eos.value_or(false));
 
-  Vocabulary pieces;
-  for (std::size_t id = 0; id < v.tokens.size(); ++id) pieces.add(v.tokens[id], static_cast<TokenId>(id));
-  std::vector<Merge> list = sentence_piece_merges(v, pieces);
-  std::stable_sort(list.begin(), list.end(), [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
-  Json merges = Json::array();
-  for (const Merge& merge : list)
-    merges.push_back({v.tokens[static_cast<std::size_t>(merge.left)], v.tokens[static_cast<std::size_t>(merge.right)]});
-  json["model"] = bpe_json(vocabulary_json(v, source), std::move(merges));
+  json["model"] = bpe_json(vocabulary_json(v, source), has_merges ? merges_json(v, source) : merges_by_score(v));
   json["model"]["byte_fallback"] = true;
   if (v.unknown != kNoToken) json["model"]["unk_token"] = v.tokens[static_cast<std::size_t>(v.unknown)];
 }
@@ -213,7 +221,7 @@ std::string tokenizer_json_of(const GgufVocabulary& v, std::string_view source) 
   Json json = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added_json(v)}};
   if (v.model == "gpt2") {
     write_byte_level(json, v, source);
-  } else if (v.model == "llama") {
+  } else if (v.model == "llama" || v.model == "gemma4") {
     write_sentence_piece(json, v, source);
   } else {
     throw FileError(

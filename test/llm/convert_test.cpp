@@ -86,8 +86,6 @@ const std::map<std::string, std::string_view> kRefused = {
     {"smollm3-window", "window would be"},
     {"qwen2-window", "window would be"},
     {"qwen3-window", "window would be"},
-    {"gemma4", kNotConverted},
-    {"gemma4-keys-are-values", kNotConverted},
     {"gemma3n-two-states", "altup_scaled would be added"},
     {"gemma2", "scale would be"},
     {"gemma3", "scale would be"},

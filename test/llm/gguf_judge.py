@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
-CASES = ["olmoe", "dots1", "arcee", "bailing-1", "bailing-2", "seed-oss", "glm4-moe-groups", "hunyuan-moe", "ernie4_5-moe", "cohere2", "granite", "qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss", "gemma3n", "mamba", "mamba2", "jamba", "nemotron-h",
+CASES = ["olmoe", "dots1", "arcee", "bailing-1", "bailing-2", "seed-oss", "glm4-moe-groups", "hunyuan-moe", "ernie4_5-moe", "cohere2", "granite", "qwen2-moe", "qwen3-moe", "qwen2", "deepseek-v3", "bloom", "glm4", "olmo2", "baichuan-7b", "baichuan-13b", "ministral3", "apertus", "llama4", "gpt-oss", "gemma3n", "gemma4", "gemma4-keys-are-values", "gemma4-experts", "mamba", "mamba2", "jamba", "nemotron-h",
          "nemotron-h-moe", "lfm2", "lfm2-moe"]
 BYTES, TEXT = sorted(pre_tokenizers.ByteLevel.alphabet()), "The whale, the whale! Up helm, up helm!"
 draw = np.random.default_rng(5)
@@ -120,6 +120,8 @@ def case_of(name):
                     tensors[key.replace(".layers.0.", f".layers.{i}.")] = [widths.get(extent, extent) for extent in shape]
         case["tensors"] = tensors
         case["factors"] = {"q_norm": 0.2, "post_": 0.2}
+    if name == "gemma4":
+        case["config"]["vocab_size_per_layer_input"] = 258
     if name == "nemotron-h-moe":  # llama.cpp wants experts in all layers that are an MLP alone
         case["config"]["layers_block_type"].pop()
         case["tensors"] = {key: shape for key, shape in case["tensors"].items() if ".layers.4." not in key}

@@ -19,7 +19,7 @@ using test::TemporaryFolder;
 const char* const kNewer[] = {
     "qwen3-next", "qwen3.5",    "qwen3.5-moe", "glm4-moe",     "ernie4_5-moe",       "hunyuan-dense", "hunyuan-moe",
     "falcon-h1",  "nemotron-h", "jamba",       "falcon-mamba", "granite-moe-hybrid", "minimax-m2",    "apertus",
-    "ministral3", "llama4",     "gemma3n",     "lfm2-moe",     "nemotron-h-moe",     "gemma4"};
+    "ministral3", "llama4",     "gemma3n",     "lfm2-moe",     "nemotron-h-moe",     "gemma4",        "gemma4-experts"};
 
 std::vector<std::int32_t> text_of(std::size_t count, std::size_t step) {
   std::vector<std::int32_t> tokens;
@@ -57,6 +57,17 @@ TEST(NewerFamilies, TokensOneByOneGiveWhatWholeTextsGive) {
       EXPECT_EQ(std::max_element(row, row + 48) - row, made[t]) << t;
     }
   }
+}
+
+TEST(NewerFamilies, FoldersWithOneTensorForManyExpertsAreRead) {
+  test::TransformersCase c = test::transformers_case("gemma4-experts");
+  constexpr Extent kExperts = 64;  // 384 in all layers, of which the file has 12 tensors
+  c.json["config"]["num_experts"] = kExperts;
+  for (auto& [key, extents] : c.json["tensors"].items())
+    if (key.find(".router.p") != key.npos || key.find(".experts.") != key.npos) extents[0] = kExperts;
+  const TemporaryFolder folder;
+  test::put(c.model(), folder);
+  EXPECT_EQ(load(folder.path(), {.context = 64}).forward(text_of(5, 7)).size(), 5u * 48u);
 }
 
 TEST(NewerFamilies, BatchesGiveTheTextsOfEachPromptAlone) {
@@ -170,7 +181,7 @@ TEST(NewerFamilies, BadSettingsAreRefused) {
        "has \"gru\"; Weft runs Nemotron-H of layers"},
       {"nemotron-h-moe", {{"moe_latent_size", 16}}, "moe_latent_size is given; Weft runs Nemotron-H whose experts"},
       {"nemotron-h-moe", {{"n_group", 4}}, "3 experts of a token are chosen in 2 of 4 groups of 6 experts"},
-      {"gemma4", {{"enable_moe_block", true}}, "enable_moe_block is true, and Weft runs Gemma 4 without experts"},
+      {"gemma4", {{"enable_moe_block", true}}, "num_experts is missing; without it"},
       {"lfm2-moe", {{"num_experts_per_tok", 6}}, "6 of 5 experts take part"},
       {"falcon-h1", {{"ssm_multipliers", {1.0, 2.0}}}, "ssm_multipliers is not a list of 5 numbers"},
       {"apertus", {{"hidden_act", "silu"}}, "hidden_act is \"silu\", and Weft runs Apertus with xielu"},

@@ -16,7 +16,7 @@ JUDGES = pathlib.Path(os.environ.get("WEFT_TEST_JUDGES") or pathlib.Path(__file_
 sys.path.append(str(JUDGES))
 
 import gguf  # noqa: E402
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
 WEFT = pathlib.Path(sys.argv[1]).resolve()
 ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -48,6 +48,7 @@ RULES = {
     "minicpm5": [r"\p{N}{1,3}", ENDINGS + "|" + LINES % r"\p{N}+"],
     "ufakzeka": [LINES % r"\p{N}"],
     "laguna": [r"[^\n]+|[\n]+", ENDINGS + "|" + LINES % r"\p{N}"],
+    "gemma4": None,  # pieces with markers for spaces, and bytes for what has no piece
     # Known before; they show that this judge can pass and fail.
     "qwen2": [ENDINGS + "|" + LINES % r"\p{N}"],
     "gpt-4o": [O200K],
@@ -68,7 +69,21 @@ def texts(count, prose, draw):
         yield draw.choice(["", "", " "]).join(parts)
 
 
+def trained_with_markers(prose):
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokenizer.train_from_iterator(prose.splitlines(keepends=True), trainers.BpeTrainer(vocab_size=2000, special_tokens=special, show_progress=False))
+    # The trainer makes specials of the bytes, which are pieces in files of such models.
+    whole = json.loads(tokenizer.to_str())
+    whole["added_tokens"] = [each for each in whole["added_tokens"] if not each["content"].startswith("<0x")]
+    return Tokenizer.from_str(json.dumps(whole))
+
+
 def trained(expressions, prose):
+    if expressions is None:
+        return trained_with_markers(prose)
     tokenizer = Tokenizer(models.BPE())
     cuts = [pre_tokenizers.Split(Regex(each), "isolated") for each in expressions]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -80,10 +95,14 @@ def trained(expressions, prose):
 def put(path, name, tokenizer):
     model = json.loads(tokenizer.to_str())["model"]
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(name)
-    writer.add_token_list([token for token, _ in sorted(model["vocab"].items(), key=lambda pair: pair[1])])
-    writer.add_token_types([1] * len(model["vocab"]))
+    tokens, has_markers = [token for token, _ in sorted(model["vocab"].items(), key=lambda pair: pair[1])], name == "gemma4"
+    writer.add_tokenizer_model(name if has_markers else "gpt2")
+    writer.add_tokenizer_pre("gemma4" if has_markers else name)
+    writer.add_token_list(tokens)
+    kinds = {"<pad>": 3, "<eos>": 3, "<bos>": 3, "<unk>": 2} if has_markers else {}
+    writer.add_token_types([kinds.get(token, 6 if has_markers and token.startswith("<0x") else 1) for token in tokens])
+    if has_markers:
+        writer.add_unk_token_id(tokens.index("<unk>"))
     writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
     writer.add_add_bos_token(False)
     writer.write_header_to_file()

@@ -15,6 +15,7 @@
 #include "text/added_tokens.hpp"
 #include "text/load_tokenizer.hpp"
 #include "text/model.hpp"
+#include "text/tokenizer_exchange.hpp"
 #include "weft/error.hpp"
 
 namespace weft::text {
@@ -454,6 +455,22 @@ TEST(Gguf, JoinsByScore) {
   EXPECT_EQ(Tokenizer::from_gguf(bare).encode("ab"), (Ids{6, 2}));
 }
 
+TEST(Gguf, JoinsMarkedPiecesByMerges) {
+  GgufVocabulary v = sentence_piece();
+  v.model = "gemma4";
+  v.scores.clear();
+  v.merges = {"▁ a", "a b", "ab ab"};
+  const Tokenizer t = Tokenizer::from_gguf(v);
+  EXPECT_EQ(t.encode("abab"), (Ids{1, 8}));
+  EXPECT_EQ(t.encode("b aé"), (Ids{1, 5, 7, 9, 10}));
+  EXPECT_EQ(t.decode(t.encode("ab a é")), "ab a é");
+  EXPECT_EQ(Tokenizer::from_json(tokenizer_json_of(v, "m.gguf"), "tokenizer.json").encode("b abaé</s>"),
+            t.encode("b abaé</s>"));
+  v.merges = {"a c"};
+  EXPECT_NE(message_of<FileError>([&] { Tokenizer::from_gguf(v); }).find("merges[0]: needs the piece \"c\", which"),
+            std::string::npos);
+}
+
 TEST(Gguf, CutsWordsByName) {
   GgufVocabulary v;
   v.model = "gpt2";
@@ -514,7 +531,7 @@ TEST(Gguf, Refuses) {
     return message_of<FileError>([&] { Tokenizer::from_gguf(v, "m.gguf"); });
   };
   EXPECT_EQ(said([](auto& v) { v.model = "rwkv"; }),
-            "m.gguf: tokenizer.ggml.model: \"rwkv\" is unknown; Weft knows gpt2, llama, bert, t5");
+            "m.gguf: tokenizer.ggml.model: \"rwkv\" is unknown; Weft knows gpt2, llama, gemma4, bert, t5");
   EXPECT_NE(
       said([](auto& v) { v.model = "gpt2", v.pre = "gpt-9"; }).find("m.gguf: tokenizer.ggml.pre: \"gpt-9\" is unknown"),
       std::string::npos);

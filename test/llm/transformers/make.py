@@ -80,6 +80,9 @@ CASES = [
                               "num_kv_shared_layers": 2, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCABULARY}),
     ("gemma4-keys-are-values", "Gemma4Text", {"num_hidden_layers": 6, **TWO_KINDS, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
                                               "hidden_size_per_layer_input": 0, "final_logit_softcapping": 5.0}),
+    ("gemma4-experts", "Gemma4Text", {"num_hidden_layers": 6, **TWO_KINDS, "attention_k_eq_v": True, "num_global_key_value_heads": 1,
+                                      "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+                                      "moe_intermediate_size": 24, "final_logit_softcapping": 5.0}),
     ("phi3", "Phi3", {"sliding_window": None}),
     ("phi3-window", "Phi3", {"sliding_window": 6, "rope_parameters": {
         "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}}),
