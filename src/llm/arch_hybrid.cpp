@@ -34,11 +34,13 @@ class HybridLayer {
   }
   std::string mlp(const std::string& x) {
     const OpType activation = activation_of(c_, c_.mlp_layers.empty() ? "silu" : "relu2");
-    if (b_.has("gate_up.weight")) {
-      const std::string both = b_.linear("gate_up", x, 2 * c_.intermediate);
-      const std::string shared = b_.gate_and_up(b_.columns("gate", both, 0, c_.intermediate),
-                                                b_.columns("up", both, c_.intermediate, c_.intermediate), activation);
-      if (!b_.has_experts()) return shared;
+    if (joins_halves()) {
+      const bool has_experts = b_.has_experts();
+      const Extent width = has_experts ? c_.shared_intermediate : c_.intermediate;
+      if (!has_experts) return b_.gate_and_up(half("gate", x, width, 0), half("up", x, width, 1), activation);
+      const std::string gate = b_.unary("shared_act", activation, half("shared_gate", x, width, 0));
+      const std::string shared = b_.linear(
+          "shared_down", b_.binary("shared_glu", OpType::mul, gate, half("shared_up", x, width, 1)), c_.hidden);
       return b_.binary("mixture", OpType::add, b_.experts(x, c_.expert_intermediate), shared);
     }
     if (b_.has_experts() && b_.has("router.weight")) return b_.mixture(x);
@@ -53,6 +55,17 @@ class HybridLayer {
   }
 
  private:
+  /// Folders of Granite 4 have gates and ups of the MLP that every token uses in one tensor, as halves.
+  bool joins_halves() const { return c_.architecture == "granitemoehybrid"; }
+  std::string half(std::string_view id, const std::string& x, Extent width, Extent index) {
+    return b_.linear_part(id, x, width,
+                          {.file = {2 * width, c_.hidden},
+                           .rows = 2 * width,
+                           .columns = c_.hidden,
+                           .begin = index * width,
+                           .count = width});
+  }
+
   GraphBuilder& b_;
   const ModelConfig& c_;
 };

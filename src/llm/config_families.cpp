@@ -209,7 +209,10 @@ void read_experts(const Keys& keys, ModelConfig& c) {
   c.experts_per_token = keys.size({"num_experts_per_tok", "experts_per_token"}, 0);
   c.expert_intermediate = keys.size({"moe_intermediate_size"}, c.intermediate);
   // `intermediate` is that of the MLP beside the experts here.
-  if (c.architecture == "granitemoehybrid") c.expert_intermediate = keys.size({"intermediate_size"}, c.intermediate);
+  if (c.architecture == "granitemoehybrid") {
+    c.expert_intermediate = keys.size({"intermediate_size"}, c.intermediate);
+    c.shared_intermediate = c.intermediate;
+  }
   if (c.architecture == "gpt_oss") {
     c.swiglu_alpha = keys.number({"swiglu_alpha"}, 1.702);
     c.swiglu_limit = keys.number({"swiglu_limit"}, 7.0);

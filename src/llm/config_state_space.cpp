@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace weft::llm {
@@ -63,6 +64,8 @@ void read_falcon_h1(const Keys& keys, ModelConfig& c) {
     return list;
   };
   s.part_factors = factors("ssm_multipliers", 5);
+  if (std::all_of(s.part_factors.begin(), s.part_factors.end(), [](double f) { return f == 1; }))
+    s.part_factors.clear();
   const std::vector<double> of_mlp = factors("mlp_multipliers", 2);
   c.hybrid_factors = {.are_side_by_side = true,
                       .state_in = keys.number({"ssm_in_multiplier"}, 1.0),

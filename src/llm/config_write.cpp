@@ -61,6 +61,11 @@ constexpr Architecture kArchitectures[] = {
     {"falcon_mamba", "mamba", "FalconMambaForCausalLM"},
     {"mamba2", "mamba2", "Mamba2ForCausalLM"},
     {"jamba", "jamba", "JambaForCausalLM"},
+    {"granitemoehybrid", "granitehybrid", "GraniteMoeHybridForCausalLM"},
+    {"bamba", "granitehybrid", ""},  // GGUF files of it are Granite's
+    {"falcon_h1", "falcon-h1", "FalconH1ForCausalLM"},
+    {"qwen3_next", "qwen3next", "Qwen3NextForCausalLM"},
+    {"apertus", "apertus", "ApertusForCausalLM"},
     {"nemotron_h", "nemotron_h", "NemotronHForCausalLM"},
     {"nemotron_h", "nemotron_h_moe", "NemotronHForCausalLM"},
     {"lfm2", "lfm2", "Lfm2ForCausalLM"},
@@ -289,7 +294,7 @@ Json config_to_json(const ModelGraph& graph) {
   if (c.architecture == "starcoder2" || c.architecture.starts_with("ernie4_5"))
     json["use_bias"] = graph.find("layer0.q.bias") != nullptr;
   if (c.architecture.starts_with("cohere")) json["logit_scale"] = tidy(c.logit_scale);
-  if (c.architecture == "granite")
+  if (c.architecture.starts_with("granite"))
     json.update({{"embedding_multiplier", tidy(c.embedding_scale)},
                  {"residual_multiplier", tidy(c.residual_scale)},
                  {"attention_multiplier", tidy(c.attention_scale)},

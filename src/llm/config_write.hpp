@@ -29,6 +29,8 @@ void add_mixture(Json& json, const ModelGraph& graph, const ModelConfig& config)
 /// The keys of layers with states.
 void add_states(Json& json, const ModelGraph& graph, const ModelConfig& config);
 void add_states(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);
+/// The numbers of Apertus's activations, which folders have as tensors.
+void add_xielu(io::GgufMetadata& metadata, const ModelConfig& config);
 /// The keys of Gemma's later models.
 void add_gemma(Json& json, const ModelGraph& graph, const ModelConfig& config);
 void add_gemma(io::GgufMetadata& metadata, const std::string& architecture, const ModelConfig& config);

@@ -97,7 +97,8 @@ GgufConfig config_to_gguf(const ModelGraph& graph) {
   if (c.embedding_scale != 1) number("embedding_scale", c.embedding_scale);
   if (c.residual_scale != 1) number("residual_scale", c.residual_scale);
   if (c.attention_scale > 0 && c.latent.rank == 0) number("attention.scale", c.attention_scale);
-  if (architecture == "granite") number("logit_scale", 1 / c.logit_scale);
+  if (architecture.starts_with("granite")) number("logit_scale", 1 / c.logit_scale);
+  if (architecture == "apertus") add_xielu(out.metadata, c);
   if (architecture == "command-r" || architecture == "cohere2") number("logit_scale", c.logit_scale);
   if (architecture == "stablelm") out.metadata.set(architecture + ".use_parallel_residual", c.is_parallel);
   const RopeScaling& s = c.rope_scaling;

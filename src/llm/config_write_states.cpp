@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "llm/config_write.hpp"
 
@@ -94,6 +95,69 @@ void add_nemotron(Json& json, const ModelConfig& c) {
                {"topk_group", c.routing.groups_used}});
 }
 
+/// The keys that Bamba's relatives share.
+void add_second_mamba(Json& json, const ModelGraph& graph, const ModelConfig& c) {
+  const StateSpace& s = c.state_space;
+  Extent with_state = 0;
+  while (with_state + 1 < c.layers && !s.layers[static_cast<std::size_t>(with_state)]) ++with_state;
+  const auto has = [&](const char* name) { return graph.find(fmt::format("layer{}.{}", with_state, name)) != nullptr; };
+  json.update({{"mamba_d_state", s.states},
+               {"mamba_d_conv", s.kernel},
+               {"mamba_expand", std::max<Extent>(s.inner / c.hidden, 1)},
+               {"mamba_n_heads", s.heads},
+               {"mamba_d_head", s.inner / s.heads},
+               {"mamba_n_groups", s.groups},
+               {"mamba_conv_bias", has("ssm_conv.bias")},
+               {"mamba_proj_bias", has("ssm_in.bias")}});
+  if (c.architecture != "falcon_h1") return;
+  json.update({{"mamba_d_ssm", s.inner},
+               {"mamba_rms_norm", has("ssm_norm.weight")},
+               {"mamba_norm_before_gate", s.norms_before_gate},
+               {"ssm_multipliers", std::vector<double>(5, 1.0)},
+               {"mlp_multipliers", std::vector<double>(2, 1.0)}});
+  for (const char* part : {"embedding", "lm_head", "key", "attention_in", "attention_out", "ssm_in", "ssm_out"})
+    json[fmt::format("{}_multiplier", part)] = 1.0;  // GGUF files have them in their weights
+}
+
+void add_granite(Json& json, const ModelConfig& c) {
+  Json types = Json::array();
+  for (const bool has_state : c.state_space.layers) types.push_back(has_state ? "mamba" : "attention");
+  json.update({{"layer_types", types},
+               {"position_embedding_type", c.rope_dims > 0 ? "rope" : "nope"},
+               {"num_local_experts", c.experts},
+               {"num_experts_per_tok", c.experts_per_token},
+               {"shared_intermediate_size", c.experts > 0 ? c.shared_intermediate : c.intermediate},
+               {"intermediate_size", c.experts > 0 ? c.expert_intermediate : c.intermediate}});
+  if (c.rope_dims == 0) json.erase("partial_rotary_factor");
+  if (c.attention_scale == 0) json["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(c.head_dim));
+}
+
+void add_qwen_next(Json& json, const ModelConfig& c) {
+  const StateSpace& s = c.state_space;
+  json.update({{"layer_types", types_of(c, "linear_attention")},
+               {"linear_key_head_dim", s.states},
+               {"linear_value_head_dim", s.inner / s.heads},
+               {"linear_num_key_heads", s.groups},
+               {"linear_num_value_heads", s.heads},
+               {"linear_conv_kernel_dim", s.kernel}});
+  for (const char* key : {"sliding_window", "use_sliding_window"}) json.erase(key);
+  if (c.experts > 0)
+    json.update({{"num_experts", c.experts},
+                 {"num_experts_per_tok", c.experts_per_token},
+                 {"moe_intermediate_size", c.expert_intermediate},
+                 {"shared_expert_intermediate_size", c.shared_intermediate},
+                 {"norm_topk_prob", c.expert_weights_are_shares}});
+}
+
+/// Every n-th layer has attention.
+void add_delta(io::GgufMetadata& m, const std::string& architecture, const ModelConfig& c) {
+  const auto& layers = c.state_space.layers;
+  const auto first = std::find(layers.begin(), layers.end(), false);
+  m.set(architecture + ".full_attention_interval", static_cast<std::uint32_t>(first - layers.begin() + 1));
+  if (c.experts > 0)
+    m.set(architecture + ".expert_shared_feed_forward_length", static_cast<std::uint32_t>(c.shared_intermediate));
+}
+
 void add_lfm2(Json& json, const ModelGraph& graph, const ModelConfig& c) {
   bool has_biases = false;
   for (Extent i = 0; i < c.layers; ++i) has_biases |= graph.find(fmt::format("layer{}.conv.bias", i)) != nullptr;
@@ -122,8 +186,13 @@ void add_states(Json& json, const ModelGraph& graph, const ModelConfig& c) {
     add_jamba(json, c);
   else if (is_nemotron(c))
     add_nemotron(json, c);
-  else
+  else if (c.state_space.is_delta)
+    add_qwen_next(json, c);
+  else if (c.architecture.starts_with("lfm2"))
     add_lfm2(json, graph, c);
+  else
+    add_second_mamba(json, graph, c);
+  if (c.architecture == "granitemoehybrid") add_granite(json, c);
 }
 
 void add_states(io::GgufMetadata& m, const std::string& architecture, const ModelConfig& c) {
@@ -146,15 +215,23 @@ void add_states(io::GgufMetadata& m, const std::string& architecture, const Mode
     size("attention.head_count", 0);
     return size("feed_forward_length", 0);
   }
+  if (s.is_delta) return add_delta(m, architecture, c);
   // Numbers of heads and widths tell what a layer has.
   std::vector<std::int32_t> keys, widths;
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
     const bool is_mlp = !c.mlp_layers.empty() && c.mlp_layers[i];
-    keys.push_back(s.layers[i] || is_mlp ? 0 : static_cast<std::int32_t>(c.kv_heads));
+    const bool has_attention = c.hybrid_factors.are_side_by_side || (!s.layers[i] && !is_mlp);
+    keys.push_back(!has_attention ? 0 : static_cast<std::int32_t>(c.kv_heads));
     widths.push_back(c.mlp_layers.empty() || is_mlp ? static_cast<std::int32_t>(c.intermediate) : 0);
   }
   m.set(architecture + ".attention.head_count_kv", io::GgufArray(keys));
   if (!c.mlp_layers.empty()) m.set(architecture + ".feed_forward_length", io::GgufArray(widths));
+  if (architecture == "granitehybrid") {
+    m.set(architecture + ".rope.scaling.finetuned", c.rope_dims > 0);
+    if (c.experts == 0) return;
+    size("feed_forward_length", c.expert_intermediate);
+    return size("expert_shared_feed_forward_length", c.shared_intermediate);
+  }
   if (c.experts == 0 || is_jamba(c)) return;
   size("expert_feed_forward_length", c.expert_intermediate);
   size("expert_gating_func", 2);

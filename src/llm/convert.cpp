@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +22,7 @@
 #include "io/safetensors.hpp"
 #include "llm/builder.hpp"
 #include "llm/config_write.hpp"
+#include "llm/convert_folds.hpp"
 #include "llm/convert_moves.hpp"
 #include "llm/convert_vocabulary.hpp"
 #include "llm/mmproj_folder.hpp"
@@ -164,11 +166,18 @@ struct Conversion {
     }
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
+    // What GGUF files have elsewhere, numbers of activations and factors, is no part of the graph then.
+    factors = take_factors_of_parts(config);
+    take_xielu(config, source, names);
+    from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
   }
-  void plan(const ModelConfig& elsewhere) {
+  void plan(ModelConfig elsewhere) {
+    elsewhere.xielu = config.xielu;
     to = graph_elsewhere(from, elsewhere);
     require_same(from, to);
     moves = moves_of(from, to, names, options);
+    for (Move& move : moves)
+      if (const auto found = factors.find(move.name); found != factors.end()) move.factors = found->second;
     outputs = outputs_of(moves);
     for (const Move& move : moves)
       for (const io::SourceTensor* tensor : move.from) total += tensor->size_bytes();
@@ -199,6 +208,7 @@ struct Conversion {
   }
 
   ModelGraph from, to;
+  std::map<std::string, std::vector<RowFactor>> factors;
   std::vector<Move> moves;
   std::vector<Output> outputs;
   std::uint64_t total = 0, done = 0;
@@ -274,6 +284,8 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   if (seeing)
     for (const auto& part : seeing->parts())
       infos.push_back({part.name, std::string(file_name_of(part.type)), part.from->shape});
+  const std::vector<NumberTensor> numbers = xielu_tensors(c.config);
+  for (const NumberTensor& number : numbers) infos.push_back({number.name, "F32", number.shape});
   const BlockType type = c.moves.front().type;  // of the embedding
   const char* dtype = type == BlockType::f16 ? "float16" : type == BlockType::bf16 ? "bfloat16" : "float32";
   json.update({{"dtype", dtype}, {"torch_dtype", dtype}});
@@ -282,8 +294,11 @@ Converted convert_to_folder(const io::TensorSource& source, const fs::path& fold
   io::SafetensorsMetadata metadata = about_model(source.gguf()->metadata());
   metadata["format"] = "pt";
   io::write_safetensors(folder / "model.safetensors", infos, metadata, [&](std::size_t i, const auto& put) {
+    const std::size_t first_number = infos.size() - numbers.size();
     if (i < c.outputs.size())
       c.put(c.outputs[i], put);
+    else if (i >= first_number)
+      put(std::as_bytes(std::span(&numbers[i - first_number].value, 1)));
     else
       seeing->put(seeing->parts()[i - c.outputs.size()], put);
   });

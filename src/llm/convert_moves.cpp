@@ -53,6 +53,13 @@ std::vector<float> values_of(const io::TensorSource& source, const Move& move, s
   } else {
     append(*move.from[part]);
   }
+  std::size_t row = 0;
+  for (const RowFactor& each : move.factors) {
+    const std::size_t width = values.size() / static_cast<std::size_t>(move.shape[0]);
+    for (std::size_t i = row * width; i < (row + static_cast<std::size_t>(each.rows)) * width; ++i)
+      values[i] = static_cast<float>(each.factor * double{values[i]});
+    row += static_cast<std::size_t>(each.rows);
+  }
   if (const double add = move.from_layout.offset - move.to_layout.offset; add != 0)
     for (float& value : values) value = static_cast<float>(value + add);
   if (move.from_layout.is_log != move.to_layout.is_log)
@@ -109,6 +116,7 @@ std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph) {
     }
     const bool is_scan = node.op == OpType::selective_scan || node.op == OpType::state_space_scan;
     if (is_scan) layouts[node.inputs[2]].is_log = node.integer("log") != 0;
+    if (node.op == OpType::delta_scan) layouts[node.inputs[4]].is_log = node.integer("log") != 0;
     if (node.op != OpType::rope) continue;
     const OpNode& maker = *makers.at(node.inputs[0]);
     if (maker.op != OpType::matmul) continue;  // `require_same` compares their pairs
@@ -133,6 +141,7 @@ std::vector<Move> moves_of(const ModelGraph& from, const ModelGraph& to, const T
     if (target.keys.empty()) continue;
     const TensorDesc& origin = from.at(target.name);
     Move move;
+    move.name = target.name;
     for (std::size_t i = 0; i < origin.keys.size(); ++i) move.from.push_back(&names.part(origin, i));
     move.to = target.keys;
     move.to_cut = target.cut;

@@ -27,8 +27,15 @@ struct Layout {
 /// How a graph's kind of file writes its constants, by their names; those that are missing are written as they are.
 std::unordered_map<std::string, Layout> layouts_of(const ModelGraph& graph);
 
+/// Rows of a constant, and what they are multiplied with on the way.
+struct RowFactor {
+  Extent rows = 0;
+  double factor = 1;
+};
+
 /// A constant during its conversion.
 struct Move {
+  std::string name;
   std::vector<const io::SourceTensor*> from;
   std::vector<std::string> to;
   Shape shape;  // as the graph has it; of the first of several axes, the experts
@@ -37,7 +44,8 @@ struct Move {
   Layout from_layout, to_layout;
   BlockType type = BlockType::f32;
   bool is_bias = false;
-  bool is_exact = false;  // never rounded on the way to a GGUF file
+  bool is_exact = false;                // never rounded on the way to a GGUF file
+  std::vector<RowFactor> factors = {};  // of its rows, one behind the other; empty: none
 
   bool turns_rows() const { return from_layout.heads > 0 && from_layout.neighbours != to_layout.neighbours; }
 };

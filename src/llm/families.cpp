@@ -243,19 +243,25 @@ std::vector<NameRow> bamba_mlp_names() {
                   {"layer{}.up", "blk.{}.ffn_up", "model.layers.{}.feed_forward.up_proj"},
                   {"layer{}.down", "blk.{}.ffn_down", "model.layers.{}.feed_forward.down_proj"}});
 }
-std::vector<NameRow> bamba_names() { return with_state_space(bamba_mlp_names(), "model.layers.{}.mamba.", true); }
+/// GGUF files are Falcon-H1's, whose second norm has no ending.
+std::vector<NameRow> bamba_names() {
+  return with_state_space(
+      joined(bamba_mlp_names(), of_layers("", {{"norm2.weight", "ffn_norm", "pre_ff_layernorm.weight"}})),
+      "model.layers.{}.mamba.", true);
+}
 
 std::vector<NameRow> granite_hybrid_names() {
   return with_state_space(
       joined(of_layers("block_sparse_moe.", {{"router.weight", "ffn_gate_inp.weight", "router.layer.weight"},
                                              {"gates.weight", "ffn_gate_exps.weight", "input_linear.weight"},
                                              {"ups.weight", "ffn_up_exps.weight", "input_linear.weight"},
-                                             {"downs.weight", "ffn_down_exps.weight", "output_linear.weight"},
-                                             // GGUF files have the halves of the MLP that every token uses apart.
-                                             {"shared_gate.weight", "ffn_gate_shexp.weight", ""},
-                                             {"shared_up.weight", "ffn_up_shexp.weight", ""},
-                                             {"shared_down.weight", "ffn_down_shexp.weight", ""}}),
-             of_layers("shared_mlp.", {{"gate_up.weight", "", "input_linear.weight"},
+                                             {"downs.weight", "ffn_down_exps.weight", "output_linear.weight"}}),
+             // GGUF files have other names for the MLP that every token uses if there are experts beside it.
+             of_layers("shared_mlp.", {{"shared_gate.weight", "ffn_gate_shexp.weight", "input_linear.weight"},
+                                       {"shared_up.weight", "ffn_up_shexp.weight", "input_linear.weight"},
+                                       {"shared_down.weight", "ffn_down_shexp.weight", "output_linear.weight"},
+                                       {"gate.weight", "ffn_gate.weight", "input_linear.weight"},
+                                       {"up.weight", "ffn_up.weight", "input_linear.weight"},
                                        {"down.weight", "ffn_down.weight", "output_linear.weight"}})),
       "model.layers.{}.mamba.", true);
 }
@@ -310,11 +316,12 @@ const std::vector<Family>& table() {
        {"qwen2", "qwen3", "qwen2moe", "qwen3moe", "qwen2vl", "qwen3vl"},
        build_qwen,
        qwen_names()},
-      {"qwen-next",
-       {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"},
-       {"qwen3next", "qwen35", "qwen35moe"},
+      {"qwen-next", {"qwen3_next"}, {"qwen3next"}, build_qwen_next, joined(qwen_next_names(), qwen_names())},
+      {"qwen3.5",
+       {"qwen3_5_text", "qwen3_5_moe_text"},
+       {"qwen35", "qwen35moe"},
        build_qwen_next,
-       joined(joined(qwen_next_names(), qwen_names()), joined_expert_names())},
+       joined(joined(qwen35_names(), qwen_names()), joined_expert_names())},
       {"decoder",
        {"stablelm", "olmo", "cohere", "cohere2", "granite", "ernie4_5", "nemotron", "arcee", "ministral", "ministral3"},
        {"stablelm", "command-r", "cohere2", "granite", "ernie4_5", "baichuan", "mistral3", "arcee"},

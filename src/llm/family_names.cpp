@@ -84,31 +84,40 @@ std::vector<NameRow> gemma4_names() {
                      {"downs.weight", "ffn_down_exps.weight", "experts.down_proj"}}));
 }
 
-std::vector<NameRow> qwen_next_names() {
-  const std::vector<NameRow> delta = of_layers("linear_attn.",
-                                               {// Qwen3-Next, whose products are joined.
-                                                {"delta_q.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
-                                                {"delta_k.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
-                                                {"delta_v.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
-                                                {"delta_z.weight", "attn_gate.weight", "in_proj_qkvz.weight"},
-                                                {"delta_b.weight", "ssm_ba.weight", "in_proj_ba.weight"},
-                                                {"delta_a.weight", "ssm_ba.weight", "in_proj_ba.weight"},
-                                                // Qwen3.5.
-                                                {"delta_q.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
-                                                {"delta_k.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
-                                                {"delta_v.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
-                                                {"delta_z.weight", "attn_gate.weight", "in_proj_z.weight"},
-                                                {"delta_b.weight", "ssm_beta.weight", "in_proj_b.weight"},
-                                                {"delta_a.weight", "ssm_alpha.weight", "in_proj_a.weight"},
-                                                {"ssm_conv.weight", "ssm_conv1d.weight", "conv1d.weight"},
-                                                {"ssm_a", "ssm_a", "A_log"},
-                                                {"ssm_dt.bias", "ssm_dt.bias", "dt_bias"},
-                                                {"ssm_norm.weight", "ssm_norm.weight", "norm.weight"},
-                                                {"ssm_out.weight", "ssm_out.weight", "out_proj.weight"}});
-  return joined(of_layers("", {{"q_gate.weight", "attn_q.weight", "self_attn.q_proj.weight"},
-                               {"q_gate.bias", "attn_q.bias", "self_attn.q_proj.bias"},
-                               {"norm2.weight", "post_attention_norm.weight", "post_attention_layernorm.weight"}}),
-                delta);
+namespace {
+
+/// What both of Qwen's families by the gated delta rule have, beside the products that `delta` names.
+std::vector<NameRow> with_delta(const std::vector<NameRow>& delta) {
+  return joined(
+      joined(of_layers("", {{"q_gate.weight", "attn_q.weight", "self_attn.q_proj.weight"},
+                            {"q_gate.bias", "attn_q.bias", "self_attn.q_proj.bias"},
+                            {"norm2.weight", "post_attention_norm.weight", "post_attention_layernorm.weight"}}),
+             delta),
+      of_layers("linear_attn.", {{"ssm_conv.weight", "ssm_conv1d.weight", "conv1d.weight"},
+                                 {"ssm_a", "ssm_a", "A_log"},
+                                 {"ssm_dt.bias", "ssm_dt.bias", "dt_bias"},
+                                 {"ssm_norm.weight", "ssm_norm.weight", "norm.weight"},
+                                 {"ssm_out.weight", "ssm_out.weight", "out_proj.weight"}}));
+}
+
+}  // namespace
+
+std::vector<NameRow> qwen_next_names() {  // whose products are joined
+  return with_delta(of_layers("linear_attn.", {{"delta_q.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
+                                               {"delta_k.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
+                                               {"delta_v.weight", "attn_qkv.weight", "in_proj_qkvz.weight"},
+                                               {"delta_z.weight", "attn_gate.weight", "in_proj_qkvz.weight"},
+                                               {"delta_b.weight", "ssm_ba.weight", "in_proj_ba.weight"},
+                                               {"delta_a.weight", "ssm_ba.weight", "in_proj_ba.weight"}}));
+}
+
+std::vector<NameRow> qwen35_names() {
+  return with_delta(of_layers("linear_attn.", {{"delta_q.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
+                                               {"delta_k.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
+                                               {"delta_v.weight", "attn_qkv.weight", "in_proj_qkv.weight"},
+                                               {"delta_z.weight", "attn_gate.weight", "in_proj_z.weight"},
+                                               {"delta_b.weight", "ssm_beta.weight", "in_proj_b.weight"},
+                                               {"delta_a.weight", "ssm_alpha.weight", "in_proj_a.weight"}}));
 }
 
 std::vector<NameRow> joined_expert_names() {

@@ -36,7 +36,9 @@ std::vector<NameRow> gemma_names();
 std::vector<NameRow> layer_input_names();
 std::vector<NameRow> gemma3n_names();
 std::vector<NameRow> gemma4_names();
+/// Of layers by the gated delta rule.
 std::vector<NameRow> qwen_next_names();
+std::vector<NameRow> qwen35_names();
 std::vector<NameRow> llama4_names();
 std::vector<NameRow> glm_moe_names();
 std::vector<NameRow> bailing_names();

@@ -43,20 +43,14 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 constexpr std::string_view kNotConverted = "does not convert them between GGUF files and folders";
 /// What GGUF has no keys for, or Weft does not convert, and the fact that the error names.
 const std::map<std::string, std::string_view> kRefused = {
-    {"apertus", kNotConverted},
-    {"bamba", kNotConverted},
-    {"falcon-h1", kNotConverted},
-    {"falcon-h1-without-norm", kNotConverted},
+    {"falcon-h1", "ssm_norm would be lost"},
+    {"falcon-h1-without-norm", "ssm_in would be lost"},
     {"falcon-mamba", "eps would be"},
-    {"granite-hybrid", kNotConverted},
-    {"granite-hybrid-rope", kNotConverted},
-    {"granite-moe-hybrid", kNotConverted},
     {"lfm2-biases", "conv_in would be lost"},
     {"lfm2-moe-plain-routing", "shares would be"},
     {"mamba-biases", "ssm_in would be lost"},
     {"mamba2-limits", "dt_most would be"},
-    {"qwen3-next", kNotConverted},
-    {"qwen3-next-some", kNotConverted},
+    {"qwen3-next-some", "shares would be"},
     {"qwen3.5", kNotConverted},
     {"qwen3.5-moe", kNotConverted},
     {"llama4", "chunk would be"},
@@ -102,6 +96,8 @@ std::optional<test::TransformersCase> as_gguf_has_it(test::TransformersCase c) {
     config["text_config"]["query_pre_attn_scalar"] = 16;
   else if (c.name == "llama4")
     config.update({{"attention_chunk_size", 8192}, {"floor_scale", 8192}, {"attn_scale", 0.1}});
+  else if (c.name == "falcon-h1")
+    config["mamba_norm_before_gate"] = false;
   else if (c.name == "smollm3")
     config["no_rope_layers"] = {1, 1, 1};
   else
@@ -123,11 +119,13 @@ void check_there_and_back(const test::TransformersCase& c) {
   const auto tokens = some_tokens(30);
   const LoadOptions options{.context = c.json.at("context").get<Extent>()};
   const std::vector<float> logits = load(folder.path(), options).forward(tokens);
-  const double near = c.keeps_states() ? 2e-5 : 5e-6;  // rates of states are rounded on the way
+  const double near = c.keeps_states() ? 4e-5 : 5e-6;  // rates of states are rounded on the way
   EXPECT_LT(largest_difference(load(gguf, options).forward(tokens), logits), near);
   EXPECT_LT(largest_difference(load(back, options).forward(tokens), logits), near);
   EXPECT_EQ(read_text_file(back / "tokenizer.json"), read_text_file(folder / "tokenizer.json"));
 
+  // Bamba comes back as a Granite 4, and Falcon-H1 with its factors in its weights.
+  if (c.name == "bamba" || c.name == "falcon-h1") return;
   const auto returned = io::TensorSource::open(back);
   const TensorNames originals(source);  // with a prefix or without
   for (const io::SourceTensor& tensor : returned.tensors()) {
@@ -135,12 +133,13 @@ void check_there_and_back(const test::TransformersCase& c) {
     const io::SourceTensor& original = *originals.find(tensor.name);
     ASSERT_EQ(tensor.shape, original.shape);
     ASSERT_EQ(tensor.type_name, original.type_name);
-    // GGUF holds 1 + w of Gemma's norms and -exp(w) of rates, which rounds.
+    // GGUF holds 1 + w of Gemma's and Qwen3-Next's norms and -exp(w) of rates, which rounds.
     if (tensor.name.ends_with("A_log")) {
       EXPECT_LT(largest_difference(returned.read_f32(tensor.name), source.read_f32(original.name)), 2.5e-7);
       continue;
     }
-    if (c.name.starts_with("gemma") && tensor.name.find("norm") != std::string::npos)
+    const bool has_other_norms = c.name.starts_with("gemma") || c.name.starts_with("qwen3-next");
+    if (has_other_norms && tensor.name.find("norm") != std::string::npos)
       EXPECT_LT(largest_difference(returned.read_f32(tensor.name), source.read_f32(original.name)), 1.2e-7);
     else
       EXPECT_EQ(std::memcmp(tensor.data.data(), original.data.data(), original.data.size()), 0) << tensor.name;

@@ -190,7 +190,10 @@ class HybridGguf {
       const Extent groups = c_.value("n_groups", c_.value("mamba_n_groups", 1));
       if (name.ends_with("ssm_norm.weight")) tensor.shape = {groups, first / groups};
     }
-    tensors_[name] = kind_ == "falcon-h1" ? with_factors(name, std::move(tensor)) : tensor;
+    if (kind_ == "falcon-h1" && name.ends_with("ffn_norm.weight"))  // as llama.cpp has it
+      tensors_[name.substr(0, name.rfind('.'))] = tensor;
+    else
+      tensors_[name] = kind_ == "falcon-h1" ? with_factors(name, std::move(tensor)) : tensor;
   }
   /// Falcon-H1's factors go into the weights.
   TinyTensor with_factors(const std::string& name, TinyTensor tensor) const {
