@@ -285,7 +285,7 @@ TEST(State, GgufFilesGiveTheSameLogits) {
 
 TEST(State, ModelsThatGgufCannotExpressAreNotConverted) {
   const TemporaryFolder folder;
-  test::put(test::transformers_case("bamba").model(), folder);
+  test::put(test::transformers_case("qwen3.5").model(), folder);
   EXPECT_NE(message_of<FileError>([&] {
               convert_to_gguf(io::TensorSource::open(folder.path()), folder / "out.gguf");
             }).find("does not convert them between GGUF files and folders"),

@@ -11,6 +11,7 @@
 namespace weft::cpu {
 namespace {
 
+constexpr Extent kFewSteps = 16;      // for which a pass of some tokens gets the bits of each token alone
 constexpr Extent kDeltaColumns = 64;  // of a task's part of a head: with 128 keys these are 32 KB of f32
 
 template <class T>
@@ -26,8 +27,11 @@ class DeltaScanForward final : public SequenceTasks {
         keys_(kernel.shapes[0][3]),
         heads_(kernel.shapes[2][2]),
         width_(kernel.shapes[2][3]),
-        of_head_((width_ + kDeltaColumns - 1) / kDeltaColumns) {
-    const Extent work = kDeltaColumns * keys_ * steps_;
+        by_chunks_(steps_ > kFewSteps),
+        columns_(by_chunks_ ? std::max<Extent>(width_, 1)
+                            : kDeltaColumns),  // products of keys are made once for all of a head
+        of_head_((width_ + columns_ - 1) / columns_) {
+    const Extent work = columns_ * keys_ * steps_;
     each_ = std::max<Extent>(1, kStateTaskWork / std::max<Extent>(work, 1));
     parts_ = (heads_ * of_head_ + each_ - 1) / each_;
   }
@@ -47,10 +51,10 @@ class DeltaScanForward final : public SequenceTasks {
   void run_part(Extent task) override {
     const Extent sequence = task / parts_, part = task % parts_, row = rows_.row(sequence),
                  end = std::min(heads_ * of_head_, (part + 1) * each_);
+    std::vector<T> scratch(by_chunks_ ? static_cast<std::size_t>(delta_scratch(keys_, width_)) : 0);
     std::vector<T> dropped(row < 0 ? static_cast<std::size_t>(keys_ * width_) : 0);
     for (Extent i = part * each_; i < end; ++i) {
-      const Extent head = i / of_head_, first = i % of_head_ * kDeltaColumns,
-                   columns = std::min(kDeltaColumns, width_ - first),
+      const Extent head = i / of_head_, first = i % of_head_ * columns_, columns = std::min(columns_, width_ - first),
                    at = (row * heads_ + head) * keys_ * width_ + first;
       T* const state = row < 0 ? dropped.data() + first : after_ + at;
       for (Extent n = 0; n < keys_; ++n) {
@@ -65,22 +69,25 @@ class DeltaScanForward final : public SequenceTasks {
                           .value_step = heads_ * width_,
                           .head_step = heads_,
                           .state_row = width_,
-                          .state = state};
+                          .state = state,
+                          .scratch = scratch.data()};
       for (Extent t = 0; t < steps_; t += run.steps) {
         const Extent step = sequence * steps_ + t, key = (step * groups_ + head / (heads_ / groups_)) * keys_,
                      value = (step * heads_ + head) * width_ + first;
-        run.steps = std::min(kStateSteps, steps_ - t);
+        run.steps = by_chunks_ ? steps_ : std::min(kStateSteps, steps_ - t);
         run.q = q_ + key, run.k = k_ + key, run.v = v_ + value, run.y = y_ + value;
         run.decay = decay_ + step * heads_ + head, run.beta = beta_ + step * heads_ + head;
-        state_scan_parts<T>().delta(run);
+        by_chunks_ ? state_scan_parts<T>().delta_chunks(run) : state_scan_parts<T>().delta(run);
       }
     }
   }
 
   const kernel::CallKernel kernel_;
   const bool cached_;
-  const Extent batch_, steps_, groups_, keys_, heads_, width_, of_head_;  // parts of a head
-  Extent each_ = 1, parts_ = 1;                                           // parts of a task, tasks of a sequence
+  const Extent batch_, steps_, groups_, keys_, heads_, width_;
+  const bool by_chunks_;
+  const Extent columns_, of_head_;  // of a part of a head; parts
+  Extent each_ = 1, parts_ = 1;     // parts of a task, tasks of a sequence
   SequenceRows rows_;
   const T *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *decay_ = nullptr, *beta_ = nullptr, *before_ = nullptr;
   T *after_ = nullptr, *y_ = nullptr;

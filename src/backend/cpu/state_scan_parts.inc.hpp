@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cpu/attention_parts.inc.hpp"
+#include "backend/cpu/delta_chunk.inc.hpp"
 #include "backend/cpu/state_scan_run.hpp"
 
 namespace weft::cpu {
@@ -208,7 +209,7 @@ void scan_delta(const DeltaScanRun<T>& r) {
 
 template <class T>
 StateScanParts<T> state_scan_parts_of() {
-  return {scan_states<T>, scan_states_back<T>, convolve_steps<T>, scan_delta<T>};
+  return {scan_states<T>, scan_states_back<T>, convolve_steps<T>, scan_delta<T>, scan_delta_chunks<T>};
 }
 
 }  // namespace

@@ -41,7 +41,13 @@ struct DeltaScanRun {
   const T *q = nullptr, *k = nullptr, *v = nullptr, *decay = nullptr, *beta = nullptr;
   T* state = nullptr;  // [keys, columns], as StateScanRun's
   T* y = nullptr;
+  T* scratch = nullptr;  // of delta_scratch() elements, for chunks of steps
 };
+inline constexpr std::int64_t kDeltaChunk = 16, kDeltaPanel = 32;  // steps of a chunk; columns of a part of a state
+constexpr std::int64_t delta_panels(std::int64_t columns) { return (columns + kDeltaPanel - 1) / kDeltaPanel; }
+constexpr std::int64_t delta_scratch(std::int64_t keys, std::int64_t columns) {
+  return delta_panels(columns) * keys * kDeltaPanel + kDeltaChunk * (keys + 2 * kDeltaChunk + kDeltaPanel + 3);
+}
 
 template <class T>
 struct StateScanParts {
@@ -51,6 +57,8 @@ struct StateScanParts {
   void (*convolve)(const T* const* rows, std::int64_t steps, std::int64_t kernel, std::int64_t width, const T* weights,
                    const T* bias, T* y, std::int64_t y_step) = nullptr;
   void (*delta)(const DeltaScanRun<T>& run) = nullptr;
+  /// The same of any number of steps, by chunks of them; sums are added up in another order.
+  void (*delta_chunks)(const DeltaScanRun<T>& run) = nullptr;
 };
 
 }  // namespace weft::cpu
