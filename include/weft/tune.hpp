@@ -125,11 +125,11 @@ struct TunerOptions {
   /// and "experts.down_proj" a part of these. Empty: all products of the layers but those of experts.
   std::vector<std::string> targets = {};
   /// Modules whose tensors train as a whole beside the adapter, by the ends of their names in a folder ("embed_tokens", "lm_head", "norm"):
-  /// PEFT's modules_to_save. Their values and AdamW's moments are f32. A table of tokens that is the head too stays what it was in the
+  /// PEFT's modules_to_save. Their values and the optimiser's state are f32. A table of tokens that is the head too stays what it was in the
   /// place that is not named. Folders of adapters hold them; GGUF files have no place for them.
   std::vector<std::string> saved = {};
   /// All weights of the model train, in place of an adapter: the model of `save` is a folder of its own. Numbers are f32 while they
-  /// train, whatever the model's type, with AdamW's moments beside them.
+  /// train, whatever the model's type, with the optimiser's state beside them.
   bool full = false;
   /// An adapter to go on with; `rank`, `alpha`, `dora` and `targets` are then its own, and so are tensors
   /// that it holds as a whole, beside those of `saved`.
@@ -139,8 +139,13 @@ struct TunerOptions {
   DType precision = DType::f32;
   Extent accumulate = 1;  ///< batches whose mean gradient makes one update
   bool recompute = true;  ///< layers are computed again for gradients; activations then take one row of each layer
-  double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999, clip_norm = 1;  ///< of AdamW
-  PreferenceOptions preference = {};                                     ///< for rows of preferences
+  /// The rule of updates, by its name in weft/optim/table.hpp, and its options as NAME=VALUE ("momentum=0.9").
+  std::string optimizer = "adamw";
+  std::vector<std::string> optimizer_options = {};
+  /// Of rules that have them. Rules other than AdamW keep betas of their own unless these are changed.
+  double weight_decay = 0, beta_1 = 0.9, beta_2 = 0.999;
+  double clip_norm = 1;
+  PreferenceOptions preference = {};  ///< for rows of preferences
   /// Of models with experts: what trains is the loss plus `balance` times E sum_e f_e P_e, where f_e is the mean number of times that a
   /// token chooses expert e and P_e the mean of the softmax of its router's logits, over all tokens and layers. It keeps the experts in
   /// use alike (Fedus et al. 2021, arXiv:2101.03961; router_aux_loss_coef in configurations of transformers). 0: without.
@@ -202,7 +207,7 @@ class Tuner {
   std::uint64_t planned_bytes(Extent rows, Extent context, bool of_preferences = false);
   /// The same of a measurement.
   std::uint64_t planned_measure_bytes(Extent rows, Extent context, bool of_preferences = false);
-  /// Bytes of the trained parameters, of AdamW's moments, and of the sum of gradients if batches accumulate.
+  /// Bytes of the trained parameters, of the optimiser's state beside them, and of the sum of gradients if batches accumulate.
   std::uint64_t trained_bytes() const;
 
   /// Writes the adapter as a folder of PEFT, or as a GGUF file if the name ends in .gguf. With `full` writes a folder of the model, in
@@ -276,9 +281,10 @@ struct RunNeed {
   std::size_t examples = 0;  ///< or preferences
   std::int64_t steps = 0, parameters = 0;
   DType precision = DType::f32;
-  std::uint64_t weights = 0;  ///< of the model, as the device holds them
+  std::string optimizer = {};  ///< the class of the rule: "AdamW"
+  std::uint64_t weights = 0;   ///< of the model, as the device holds them
   std::uint64_t trained =
-      0;  ///< what trains in f32, AdamW's moments, and the sum of gradients of a run that accumulates
+      0;  ///< what trains in f32, the optimiser's state, and the sum of gradients of a run that accumulates
   /// Gradients, activations and scratch of a step, and those of a measurement of the validation loss, as planned; 0 where all weights
   /// train and there is no room for them, so that no plan was made.
   std::uint64_t step = 0, validation = 0;

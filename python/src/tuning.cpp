@@ -31,6 +31,8 @@ tune::Request request_of(const std::filesystem::path& model, const std::filesyst
   take(given, "save_modules", request.tuner.saved);
   take(given, "seed", request.tuner.seed);
   take(given, "accumulate", request.tuner.accumulate);
+  take(given, "optimizer", request.tuner.optimizer);
+  take(given, "optimizer_options", request.tuner.optimizer_options);
   take(given, "weight_decay", request.tuner.weight_decay);
   take(given, "clip_norm", request.tuner.clip_norm);
   take(given, "context", request.context);

@@ -11,7 +11,7 @@ from . import _weft
 from .io import Path
 
 _OPTIONS = {"validation", "from_adapter", "precision", "device", "keep_activations", "rank", "alpha", "dropout", "dora", "full", "targets", "seed",
-            "accumulate",
+            "accumulate", "optimizer", "optimizer_options",
             "weight_decay", "clip_norm", "context", "batch", "steps", "epochs", "learning_rate", "warm_up", "log_every", "eval_every",
             "checkpoint_every", "resume", "gguf", "chat_template", "device_memory", "beta", "preference_loss", "label_smoothing",
             "balance", "save_modules", "schedule", "objective", "scale", "model_dropout"}
@@ -56,10 +56,15 @@ def _check(options: dict[str, Any], function: str) -> None:
         raise TypeError(f"tune.{function}: unknown option {sorted(unknown)[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
 
 
+def _as_texts(options: dict[str, Any]) -> dict[str, Any]:
+    given = options.get("optimizer_options") or {}
+    return {**options, "optimizer_options": [f"{name}={str(value).lower()}" for name, value in given.items()]}
+
+
 def need(model: Path, data: Path, **options: Any) -> Need:
     """What `run` with the same options would take. The data is read and a step is planned; no weight is read, and nothing is written."""
     _check(options, "need")
-    return Need(**_weft._tune_need(os.fspath(model), os.fspath(data), options))
+    return Need(**_weft._tune_need(os.fspath(model), os.fspath(data), _as_texts(options)))
 
 
 def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any]], Any] | None = None, **options: Any) -> Run:
@@ -69,7 +74,8 @@ def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any
 
     Options: rank, alpha, dropout, dora, targets (["q_proj", "v_proj"]; all products of the layers), save_modules (["embed_tokens", "lm_head"]: modules that train as a
     whole), from_adapter; or full (all weights train,
-    and the folder "model" in `out` is a model); epochs, steps, context, batch, accumulate, learning_rate, warm_up, weight_decay, clip_norm,
+    and the folder "model" in `out` is a model); epochs, steps, context, batch, accumulate, learning_rate, warm_up, optimizer (a name as "lion"),
+    optimizer_options (a dictionary), weight_decay, clip_norm,
     precision ("f32", "bf16", "f16"), keep_activations, seed, device, device_memory, validation, log_every, eval_every, checkpoint_every,
     resume, gguf, chat_template; for preferences also beta, preference_loss ("sigmoid", "ipo") and label_smoothing; for models with
     experts also balance, the factor of the loss that keeps them in use alike; schedule ("cosine", "linear", "constant").
@@ -79,4 +85,4 @@ def run(model: Path, data: Path, out: Path, *, observer: Callable[[dict[str, Any
     "tokens", "ranking", "cosine", "cosent", "cross-encoder"; as the lines say), scale (20, of cosines), model_dropout (True: as
     config.json says), context (the most tokens of a text), and those above that are not of adapters, preferences and experts. `observer` gets each logged step as a dictionary."""
     _check(options, "run")
-    return Run(os.fspath(out), **_weft._tune(os.fspath(model), os.fspath(data), os.fspath(out), options, observer))
+    return Run(os.fspath(out), **_weft._tune(os.fspath(model), os.fspath(data), os.fspath(out), _as_texts(options), observer))

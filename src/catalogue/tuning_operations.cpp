@@ -20,6 +20,7 @@ constexpr const char* kTuningOptions =
        "from": {"type": "string", "description": "an adapter to go on with"}, "steps": {"type": "integer", "minimum": 0, "default": 0},
        "epochs": {"type": "number", "exclusiveMinimum": 0, "default": 1}, "batch": {"type": "integer", "minimum": 1, "description": "4 rows, or 16 examples of a text encoder"},
        "accumulate": {"type": "integer", "minimum": 1, "default": 1}, "context": {"type": "integer", "minimum": 2, "default": 512},
+       "optimizer": {"type": "string", "default": "adamw"}, "optimizer_options": {"type": "object", "default": {}, "description": "as {\"momentum\": 0.9}"},
        "learning_rate": {"type": "number", "exclusiveMinimum": 0}, "precision": {"enum": ["f32", "bf16", "f16"], "default": "f32"},
        "seed": {"type": "integer", "minimum": 0, "default": 1}, "beta": {"type": "number", "exclusiveMinimum": 0, "default": 0.1},
        "preference_loss": {"enum": ["sigmoid", "ipo"], "default": "sigmoid"},
@@ -52,6 +53,9 @@ tune::Request request_of(const Value& input, const CatalogueOptions& options) {
   request.encoder.scale = input["scale"].number();
   request.encoder.dropout = input["model_dropout"].boolean();
   tuner.accumulate = input["accumulate"].integer();
+  tuner.optimizer = input["optimizer"].string();
+  for (const auto& [name, value] : input["optimizer_options"].members())
+    tuner.optimizer_options.push_back(fmt::format("{}={}", name, value.to_json()));
   request.context = input["context"].integer();
   if (const Value* rate = input.find("learning_rate")) request.learning_rate = rate->number();
   tuner.precision = train::precision_named(input["precision"].string());

@@ -14,6 +14,7 @@
 #include "text/chat_template.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/parallel.hpp"
 #include "weft/train/config.hpp"
 #include "weft/tune.hpp"
@@ -273,6 +274,16 @@ void set_up_tune(CLI::App& app, Action& action) {
   app.add_option("--warm-up", r.warm_up, "steps over which the learning rate rises; at most a tenth of the run")
       ->group(optimizer)
       ->capture_default_str();
+  std::string names;
+  for (const optim::RuleInfo& rule : optim::rules()) names += (names.empty() ? "" : ", ") + rule.name;
+  app.add_option("--optimizer", r.tuner.optimizer, fmt::format("{}; the default learning rates are for adamw", names))
+      ->group(optimizer)
+      ->capture_default_str();
+  app.add_option(
+         "--optimizer-option", r.tuner.optimizer_options,
+         "NAME=VALUE, an option of the optimizer, as momentum=0.9; may be given again (weft ops list shows them)")
+      ->allow_extra_args(false)
+      ->group(optimizer);
   app.add_option("--weight-decay", r.tuner.weight_decay)->group(optimizer)->capture_default_str();
   app.add_option("--beta-1", r.tuner.beta_1)->group(optimizer)->capture_default_str();
   app.add_option("--beta-2", r.tuner.beta_2)->group(optimizer)->capture_default_str();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <limits>
 
 #include "base/quote.hpp"
@@ -273,6 +274,24 @@ std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterList p
   std::vector<RuleInfo::Group> groups;
   groups.push_back({std::move(parameters), std::move(options)});
   return rule_named(name).make(std::move(groups), std::move(matrix_filter));
+}
+
+OptionValues option_values(std::span<const std::string> given) {
+  OptionValues options;
+  for (const std::string& each : given) {
+    const std::size_t equals = each.find('=');
+    const std::string name = each.substr(0, equals), value = equals == std::string::npos ? "" : each.substr(equals + 1);
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (value == "true" || value == "false")
+      options[name] = value == "true";
+    else if (!value.empty() && error == std::errc() && end == value.data() + value.size())
+      options[name] = number;
+    else
+      throw UsageError(
+          fmt::format("--optimizer-option {}: give NAME=VALUE, where VALUE is true, false or a number", quote(each)));
+  }
+  return options;
 }
 
 }  // namespace weft::optim

@@ -149,25 +149,6 @@ std::string text_of(const optim::OptionValues& options) {
   return text;
 }
 
-// NAME=VALUE, where VALUE is true, false or a number.
-optim::OptionValues optimizer_options_of(std::span<const std::string> given) {
-  optim::OptionValues options;
-  for (const std::string& each : given) {
-    const std::size_t equals = each.find('=');
-    const std::string name = each.substr(0, equals), value = equals == std::string::npos ? "" : each.substr(equals + 1);
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (value == "true" || value == "false")
-      options[name] = value == "true";
-    else if (!value.empty() && error == std::errc() && end == value.data() + value.size())
-      options[name] = number;
-    else
-      throw UsageError(
-          fmt::format("--optimizer-option {}: give NAME=VALUE, where VALUE is true, false or a number", quote(each)));
-  }
-  return options;
-}
-
 }  // namespace
 
 RunConfig new_run(const TrainRequest& request) {
@@ -197,7 +178,7 @@ RunConfig new_run(const TrainRequest& request) {
   run.final_fraction = request.final_fraction.value_or(run.final_fraction);
   run.warm_up = request.warm_up.value_or(run.warm_up);
   if (request.optimizer) run.optimizer = optim::rule_named(*request.optimizer).name;
-  run.optimizer_options = optimizer_options_of(request.optimizer_options);
+  run.optimizer_options = optim::option_values(request.optimizer_options);
   run.weight_decay = request.weight_decay.value_or(run.weight_decay);
   run.beta_1 = request.beta_1.value_or(run.beta_1);
   run.beta_2 = request.beta_2.value_or(run.beta_2);
@@ -229,7 +210,7 @@ RunConfig resumed_run(const RunConfig& stored, const TrainRequest& request, doub
   c.check("final-fraction", request.final_fraction, stored.final_fraction);
   c.check("warm-up", request.warm_up, stored.warm_up);
   c.check("optimizer", request.optimizer, stored.optimizer);
-  if (!request.optimizer_options.empty() && optimizer_options_of(request.optimizer_options) != stored.optimizer_options)
+  if (!request.optimizer_options.empty() && optim::option_values(request.optimizer_options) != stored.optimizer_options)
     c.check("optimizer-option", std::optional(fmt::format("{}", fmt::join(request.optimizer_options, " "))),
             text_of(stored.optimizer_options));
   c.check("weight-decay", request.weight_decay, stored.weight_decay);

@@ -8,6 +8,7 @@
 #include "tune/run_data.hpp"
 #include "tune/run_loop.hpp"
 #include "weft/error.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/tune_encoder.hpp"
 
 namespace weft::tune {
@@ -156,7 +157,8 @@ RunNeed encoder_run_need(const Request& given) {
                .examples = data.training_count(),
                .steps = data.steps,
                .parameters = tuner.parameter_count(),
-               .precision = request.tuner.precision};
+               .precision = request.tuner.precision,
+               .optimizer = optim::rule_named(request.tuner.optimizer).title};
   need.trained = tuner.trained_bytes();
   const std::vector<EncoderExample> largest = data.largest_batch(data.batch_size());
   need.step = tuner.planned_bytes(largest);

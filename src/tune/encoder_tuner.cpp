@@ -243,7 +243,7 @@ std::int64_t EncoderTuner::parameter_count() const { return state_->model->count
 bool EncoderTuner::has_new_head() const { return state_->model->has_new_head(); }
 Extent EncoderTuner::length() const { return state_->model->length(); }
 double EncoderTuner::loss_scale() const { return state_->steps->loss_scale(); }
-std::uint64_t EncoderTuner::trained_bytes() const { return state_->steps->trained_bytes(parameter_count()); }
+std::uint64_t EncoderTuner::trained_bytes() const { return state_->steps->trained_bytes(); }
 std::uint64_t EncoderTuner::planned_bytes(Batch batch) {
   return state_->steps->planned_bytes(state_->placed_batch(batch).arguments);
 }

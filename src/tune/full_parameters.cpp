@@ -9,13 +9,21 @@
 #include "llm/convert.hpp"
 #include "llm/merge_folder.hpp"
 #include "tune/parameters.hpp"
+#include "tune/steps.hpp"
 #include "weft/error.hpp"
 #include "weft/ops.hpp"
+#include "weft/optim/table.hpp"
 
 namespace weft::tune {
 namespace {
 
 using llm::TensorDesc;
+
+Shape shape_of(const TensorDesc& tensor) {
+  Shape shape;
+  for (const llm::Dim& extent : tensor.shape) shape.push_back(extent.value);
+  return shape;
+}
 
 class FullParameters : public Parameters {
  public:
@@ -25,8 +33,7 @@ class FullParameters : public Parameters {
     const auto& weights = engine.stages()[0]->weights();
     for (const TensorDesc& tensor : graph_.tensors) {
       if (tensor.storage != llm::TensorStorage::constant) continue;
-      Shape shape;
-      for (const llm::Dim& extent : tensor.shape) shape.push_back(extent.value);
+      const Shape shape = shape_of(tensor);
       // Added to zero, so that the value is memory of its own.
       const Tensor zero = zeros(shape, DType::f32, engine.device());
       variables_.emplace_back((engine.is_planned() ? zero : plain(weights.at(tensor.name), shape) + zero).eval(),
@@ -65,17 +72,18 @@ class FullParameters : public Parameters {
     const Tensor all = cast(weight, DType::f32);
     return all.shape() == shape ? all : narrow(all, 1, 0, shape[1]);
   }
-  /// Beside the model that is there: what trains, AdamW's moments, and the sum of gradients.
+  /// Beside the model that is there: what trains, the optimiser's state, and the sum of gradients.
   void require_room(const llm::detail::Engine& engine, const TunerOptions& options) const {
     if (engine.is_planned() || engine.device().kind != Device::Kind::cpu) return;
     const auto numbers = static_cast<std::uint64_t>(llm::constant_count(graph_));
-    const std::uint64_t needed = numbers * sizeof(float) * (options.accumulate > 1 ? 4 : 3), room = free_memory();
+    const std::uint64_t needed = trained_bytes(options, constants_of(graph_)), room = free_memory();
     if (needed > room)
       throw UsageError(
-          fmt::format("tune: {} weights in f32 with AdamW's moments take {:.1f} MB, and there is room for {:.1f} MB; "
+          fmt::format("tune: {} weights in f32 with the state of {} take {:.1f} MB, and there is room for {:.1f} MB; "
                       "train an adapter, or "
                       "take a smaller model",
-                      numbers, static_cast<double>(needed) / 1e6, static_cast<double>(room) / 1e6));
+                      numbers, optim::rule_named(options.optimizer).title, static_cast<double>(needed) / 1e6,
+                      static_cast<double>(room) / 1e6));
   }
 
   const llm::ModelGraph graph_;
@@ -84,6 +92,13 @@ class FullParameters : public Parameters {
 };
 
 }  // namespace
+
+std::vector<std::pair<std::string, Shape>> constants_of(const llm::ModelGraph& graph) {
+  std::vector<std::pair<std::string, Shape>> constants;
+  for (const TensorDesc& tensor : graph.tensors)
+    if (tensor.storage == llm::TensorStorage::constant) constants.emplace_back(tensor.name, shape_of(tensor));
+  return constants;
+}
 
 std::unique_ptr<Parameters> full_parameters(const llm::detail::Engine& engine, const TunerOptions& options) {
   return std::make_unique<FullParameters>(engine, options);

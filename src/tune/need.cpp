@@ -7,10 +7,13 @@
 #include "llm/constant_values.hpp"
 #include "llm/engine.hpp"
 #include "train/most_rows.hpp"
+#include "tune/parameters.hpp"
 #include "tune/run_data.hpp"
 #include "tune/run_loop.hpp"
+#include "tune/steps.hpp"
 #include "weft/encoder.hpp"
 #include "weft/error.hpp"
+#include "weft/optim/table.hpp"
 #include "weft/tune.hpp"
 
 namespace weft::tune {
@@ -27,7 +30,8 @@ RunNeed need_of_all_weights(const Request& request, const llm::Model& model) {
   need.precision = request.tuner.precision;
   need.weights = engine->weight_bytes();
   need.parameters = llm::constant_count(engine->graph());
-  need.trained = static_cast<std::uint64_t>(need.parameters) * sizeof(float) * (request.tuner.accumulate > 1 ? 4 : 3);
+  need.trained = trained_bytes(request.tuner, constants_of(engine->graph()));
+  need.optimizer = optim::rule_named(request.tuner.optimizer).title;
   need.available = available_for(request);
   // A plan takes what trains of it on this machine, or on its device.
   const std::uint64_t room = std::min(need.available.value_or(free_memory()), free_memory());
@@ -59,6 +63,7 @@ RunNeed run_need(const Request& given) {
   need.precision = request.tuner.precision;
   need.weights = llm::detail::engine_of(model)->weight_bytes();
   need.trained = tuner.trained_bytes();
+  need.optimizer = optim::rule_named(request.tuner.optimizer).title;
   const auto planned = [&](Extent rows) {
     const std::uint64_t validation = data.validate ? tuner.planned_measure_bytes(rows, request.context, pairs) : 0;
     return std::pair(tuner.planned_bytes(rows, request.context, pairs), validation);
@@ -87,7 +92,7 @@ std::string RunNeed::to_string() const {
     text += fmt::format("  {:<12} {:>12.1f} MB  {}\n", name, static_cast<double>(bytes) / 1e6, note);
   };
   row("weights", weights, "of the model, as the device holds them");
-  row("trained", trained, fmt::format("{} numbers in f32, and AdamW's moments", parameters));
+  row("trained", trained, fmt::format("{} numbers in f32, and the state of {}", parameters, optimizer));
   row("step", step,
       fmt::format("gradients, activations and scratch for {} x {} tokens in {}, as planned", batch, context,
                   name_of(precision)));

@@ -28,6 +28,9 @@ class Parameters {
   std::int64_t count() const;
 };
 
+/// The weights of a model, which all train with `TunerOptions::full`.
+std::vector<std::pair<std::string, Shape>> constants_of(const llm::ModelGraph& graph);
+
 /// Errors: as `Tuner`.
 std::unique_ptr<Parameters> adapter_parameters(const llm::detail::Engine& engine, const TunerOptions& options);
 std::unique_ptr<Parameters> full_parameters(const llm::detail::Engine& engine, const TunerOptions& options);

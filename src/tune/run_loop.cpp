@@ -15,6 +15,7 @@
 #include "tune/checkpoint.hpp"
 #include "weft/error.hpp"
 #include "weft/optim/schedule.hpp"
+#include "weft/optim/table.hpp"
 
 namespace weft::tune {
 namespace {
@@ -91,9 +92,11 @@ class Loop {
         {"warm_up", r_.warm_up},          {"seed", t.seed},        {"precision", std::string(name_of(t.precision))},
         {"weight_decay", t.weight_decay}, {"beta_1", t.beta_1},    {"beta_2", t.beta_2},
         {"clip_norm", t.clip_norm}};
-    // Runs of versions that had one schedule can go on.
+    // Runs of versions that had one schedule and one optimiser can go on.
     if (r_.schedule != RateSchedule::cosine)
       all["schedule"] = r_.schedule == RateSchedule::linear ? "linear" : "constant";
+    if (t.optimizer != "adamw" || !t.optimizer_options.empty())
+      all.update({{"optimizer", optim::rule_named(t.optimizer).name}, {"optimizer_options", t.optimizer_options}});
     const Json more = trainee_->settings();
     for (const auto& [key, value] : more.items()) all[key] = value;
     return all;
@@ -106,6 +109,8 @@ class Loop {
     for (const auto& [key, value] : settings_.items())
       if (!checkpoint.run.contains(key) || checkpoint.run.at(key) != value)
         changed += (changed.empty() ? "" : ", ") + key;
+    for (const auto& [key, value] : checkpoint.run.items())
+      if (!settings_.contains(key)) changed += (changed.empty() ? "" : ", ") + key;
     if (!changed.empty())
       throw UsageError(
           fmt::format("{}: the run was begun with other settings ({}); give those in its run.json, or begin a new run "

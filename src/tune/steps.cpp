@@ -2,17 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
-#include <string>
 
 #include "weft/error.hpp"
 #include "weft/grad.hpp"
 #include "weft/ops.hpp"
+#include "weft/optim/table.hpp"
 
 namespace weft::tune {
 namespace {
 
-optim::AdamWOptions adamw_of(const TunerOptions& o) {
+void check_numbers(const TunerOptions& o) {
   struct Bound {
     const char* name;
     double value, least, most;
@@ -27,16 +28,53 @@ optim::AdamWOptions adamw_of(const TunerOptions& o) {
       throw UsageError(fmt::format("tune: {} is {}; give {} to {}", b.name, b.value, b.least, b.most));
   if (o.precision != DType::f32 && o.precision != DType::f16 && o.precision != DType::bf16)
     throw UsageError(fmt::format("tune: a precision of {}; choose f32, f16 or bf16", weft::name_of(o.precision)));
-  return {.beta_1 = o.beta_1, .beta_2 = o.beta_2, .weight_decay = o.weight_decay, .clip_norm = o.clip_norm};
+}
+
+optim::OptionValues option_values_of(const TunerOptions& o) {
+  const optim::RuleInfo& rule = optim::rule_named(o.optimizer);
+  const TunerOptions usual;
+  optim::OptionValues options;
+  const auto put = [&](const char* name, double value) {
+    if (std::any_of(rule.options.begin(), rule.options.end(), [&](const auto& option) { return option.name == name; }))
+      options[name] = value;
+  };
+  put("weight_decay", o.weight_decay);
+  const bool is_adamw = rule.name == usual.optimizer;
+  if (is_adamw || o.beta_1 != usual.beta_1) put("beta_1", o.beta_1);
+  if (is_adamw || o.beta_2 != usual.beta_2) put("beta_2", o.beta_2);
+  for (const auto& [name, value] : optim::option_values(o.optimizer_options)) options[name] = value;
+  return options;
+}
+
+/// Muon is for the matrices between tables of tokens and the head.
+bool is_hidden_matrix(std::string_view name) {
+  return name.find("embed") == std::string_view::npos && !name.starts_with("lm_head");
+}
+
+std::unique_ptr<optim::Optimizer> optimizer_of(const TunerOptions& o, const std::vector<Variable>& variables) {
+  check_numbers(o);
+  optim::OptionValues options = option_values_of(o);
+  options["clip_norm"] = o.clip_norm;
+  return optim::make_optimizer(o.optimizer, variables, std::move(options), is_hidden_matrix);
 }
 
 }  // namespace
+
+std::uint64_t trained_bytes(const TunerOptions& o, std::span<const std::pair<std::string, Shape>> parameters) {
+  const optim::RuleInfo& rule = optim::rule_named(o.optimizer);
+  const optim::OptionValues options = option_values_of(o);
+  Extent numbers = 0;
+  for (const auto& [name, shape] : parameters)
+    numbers += shape.numel() * (o.accumulate > 1 ? 2 : 1) + rule.state_numel(name, shape, options, is_hidden_matrix);
+  return static_cast<std::uint64_t>(numbers) * sizeof(float);
+}
 
 Steps::Steps(const std::vector<Variable>& variables, const TunerOptions& options, Device device, Function measured)
     : accumulate_(options.accumulate),
       device_(device),
       measured_(std::move(measured)),
-      optimizer_(variables, adamw_of(options)),
+      options_(options),
+      optimizer_(optimizer_of(options, variables)),
       compiled_step_([this](std::span<const Tensor> given) {
         if (sum_) return std::vector<Tensor>{update(sum_->take_mean(), given[0])};
         Measure measure = measured_(given.subspan(1), true);
@@ -50,15 +88,15 @@ Steps::Steps(const std::vector<Variable>& variables, const TunerOptions& options
       }),
       compiled_loss_([this](std::span<const Tensor> given) { return measured_(given, false).results; }) {
   if (options.precision == DType::f16) scale_.emplace(optim::LossScaleOptions{}, device);
-  if (accumulate_ > 1) sum_.emplace(optimizer_.parameters());
+  if (accumulate_ > 1) sum_.emplace(optimizer_->parameters());
 }
 
 std::vector<Tensor> Steps::gradients(const Tensor& loss) const {
-  return grad(scale_ ? scale_->apply(loss) : loss, optimizer_.parameters());
+  return grad(scale_ ? scale_->apply(loss) : loss, optimizer_->parameters());
 }
 
 Tensor Steps::update(std::span<const Tensor> gradients, const Tensor& rate) {
-  return scale_ ? optimizer_.step(gradients, rate, *scale_) : optimizer_.step(gradients, rate);
+  return scale_ ? optimizer_->step(gradients, rate, *scale_) : optimizer_->step(gradients, rate);
 }
 
 Steps::Result Steps::step(std::span<const Arguments> batches, double learning_rate) {
@@ -102,8 +140,10 @@ std::uint64_t Steps::planned_measure_bytes(const Arguments& given) {
   return compiled_loss_.scratch_bytes();
 }
 
-std::uint64_t Steps::trained_bytes(std::int64_t numbers) const {
-  return static_cast<std::uint64_t>(numbers) * sizeof(float) * (sum_ ? 4 : 3);
+std::uint64_t Steps::trained_bytes() const {
+  std::vector<std::pair<std::string, Shape>> parameters;
+  for (const Variable& variable : optimizer_->parameters()) parameters.emplace_back(variable.name(), variable.shape());
+  return tune::trained_bytes(options_, parameters);
 }
 
 nn::StateDict Steps::state_dict(std::span<const nn::NamedVariable> trained) const {
@@ -115,7 +155,7 @@ nn::StateDict Steps::state_dict(std::span<const nn::NamedVariable> trained) cons
     }
   };
   add("adapter.", nn::read_state(trained));
-  add("optimizer.", optimizer_.state_dict());
+  add("optimizer.", optimizer_->state_dict());
   if (scale_) add("loss_scale.", scale_->state_dict());
   add("", nn::read_state(std::vector<nn::NamedVariable>{{"random_state", random_state()}}));
   return all;
@@ -130,7 +170,7 @@ void Steps::load_state_dict(std::span<const nn::NamedVariable> trained, const nn
     if (dot != std::string::npos) part.back().name.erase(0, dot + 1);
   }
   nn::write_state(trained, parts["adapter"], true, "adapter");
-  optimizer_.load_state_dict(parts["optimizer"]);
+  optimizer_->load_state_dict(parts["optimizer"]);
   if (scale_) scale_->load_state_dict(parts["loss_scale"]);
   nn::write_state(std::vector<nn::NamedVariable>{{"random_state", random_state()}}, parts["random_state"], true,
                   "random numbers");

@@ -1,9 +1,12 @@
-// Updates of the weights that train: gradients of a batch, their mean over batches, AdamW, and the compiled functions of these.
+// Updates of the weights that train: gradients of a batch, their mean over batches, the optimiser, and the compiled functions of these.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/compile.hpp"
@@ -13,6 +16,9 @@
 #include "weft/tune.hpp"
 
 namespace weft::tune {
+
+/// Bytes of parameters of these names and shapes, of the optimiser's state, and of the sum of gradients if batches accumulate.
+std::uint64_t trained_bytes(const TunerOptions& options, std::span<const std::pair<std::string, Shape>> parameters);
 
 class Steps {
  public:
@@ -24,7 +30,7 @@ class Steps {
   using Function = std::function<Measure(std::span<const Tensor> given, bool trains)>;
   using Arguments = std::vector<Tensor>;
 
-  /// Of the options those of AdamW, `precision` and `accumulate` count. Errors: UsageError for numbers out of range.
+  /// Of the options those of the optimiser, `precision` and `accumulate` count. Errors: UsageError for numbers out of range.
   Steps(const std::vector<Variable>& variables, const TunerOptions& options, Device device, Function measured);
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
@@ -41,8 +47,8 @@ class Steps {
   /// Bytes of gradients, activations and scratch, as planned for such a batch.
   std::uint64_t planned_bytes(const Arguments& given);
   std::uint64_t planned_measure_bytes(const Arguments& given);
-  /// Bytes of so many trained numbers, of AdamW's moments, and of the sum of gradients if batches accumulate.
-  std::uint64_t trained_bytes(std::int64_t numbers) const;
+  /// Bytes of what trains, of the optimiser's state, and of the sum of gradients if batches accumulate.
+  std::uint64_t trained_bytes() const;
   double loss_scale() const { return scale_ ? scale_->value() : 1; }
 
   /// The state of the optimiser, of the loss scale and of random numbers, beside that of the weights.
@@ -56,7 +62,8 @@ class Steps {
   const Extent accumulate_;
   const Device device_;
   const Function measured_;
-  optim::AdamW optimizer_;
+  const TunerOptions options_;
+  const std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScale> scale_;
   std::optional<optim::GradientSum> sum_;
   Compiled compiled_step_, compiled_add_, compiled_loss_;

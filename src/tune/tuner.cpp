@@ -213,7 +213,7 @@ std::uint64_t Tuner::planned_measure_bytes(Extent rows, Extent context, bool of_
   return state_->steps->planned_measure_bytes(state_->arguments(no_rows(rows, context, of_preferences)));
 }
 
-std::uint64_t Tuner::trained_bytes() const { return state_->steps->trained_bytes(parameter_count()); }
+std::uint64_t Tuner::trained_bytes() const { return state_->steps->trained_bytes(); }
 
 void Tuner::save(const std::filesystem::path& path) const { state_->parameters->save(path); }
 

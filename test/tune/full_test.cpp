@@ -15,6 +15,9 @@ namespace {
 
 const char* const kFullCases[] = {"llama-llama3",
                                   "llama-biases",
+                                  "llama-biases-sgd",
+                                  "llama-biases-rmsprop",
+                                  "llama-biases-nadam",
                                   "gpt2",
                                   "phi3",
                                   "falcon-groups",
@@ -48,10 +51,13 @@ TEST(TuneFull, StepsGiveTheLossesAndWeightsOfTransformers) {
         example.counts.assign(example.tokens.size(), true);
         std::fill_n(example.counts.begin(), json.at("skipped")[t].get<std::size_t>() + 1, false);
       }
-      Tuner tuner(llm::load(folder.path(), {.context = 64}), {.full = true,
-                                                              .recompute = recompute,
-                                                              .weight_decay = json.at("decay"),
-                                                              .balance = json.value("balance", 0.0)});
+      Tuner tuner(llm::load(folder.path(), {.context = 64}),
+                  {.full = true,
+                   .recompute = recompute,
+                   .optimizer = json.value("optimizer", "adamw"),
+                   .optimizer_options = json.value("optimizer_options", std::vector<std::string>()),
+                   .weight_decay = json.at("decay"),
+                   .balance = json.value("balance", 0.0)});
       RowStream stream(examples, 24, 1, false, tuner.texts_of_row());
       const Rows rows = stream.batch(0, stream.rows_of_epochs(1));
       // Adam's steps do not depend on a gradient's size, and Mamba's have elements that are nothing but rounding.

@@ -107,6 +107,52 @@ TEST_F(TuneRun, ARunThatWasStoppedEndsWithTheSameBits) {
   }
 }
 
+TEST_F(TuneRun, EveryRuleStopsAndGoesOnWithTheSameBits) {
+  const std::pair<std::string, std::vector<std::string>> rules[] = {
+      {"lion", {}}, {"sgd", {"momentum=0.9"}}, {"adafactor", {}}, {"muon", {"iterations=3"}}};
+  for (const auto& [rule, options] : rules) {
+    SCOPED_TRACE(rule);
+    Request whole = request("whole-" + rule), parts = request("parts-" + rule);
+    for (Request* r : {&whole, &parts}) {
+      r->tuner.optimizer = rule;
+      r->tuner.optimizer_options = options;
+      r->learning_rate = 1e-3;
+    }
+    const RunNeed need = run_need(whole);
+    Tuner tuner(llm::load(folder_.path(), {.context = 48}), whole.tuner);
+    EXPECT_EQ(need.trained, tuner.trained_bytes());
+    EXPECT_GE(need.trained, static_cast<std::uint64_t>(tuner.parameter_count()) * 4);
+    if (rule == "lion") {
+      EXPECT_EQ(need.trained, static_cast<std::uint64_t>(tuner.parameter_count()) * 8);  // one moment
+      EXPECT_NE(need.to_string().find("and the state of Lion"), std::string::npos) << need.to_string();
+    }
+    run(whole);
+    std::stop_source stop;
+    run(parts,
+        {.step =
+             [&](const Progress& p) {
+               if (p.step == 3) stop.request_stop();
+             }},
+        stop.get_token());
+    parts.resume = true;
+    EXPECT_EQ(run(parts).steps, 8);
+    EXPECT_EQ(saved("parts-" + rule), saved("whole-" + rule));
+    parts.tuner.optimizer = "adamw";
+    parts.tuner.optimizer_options = {};
+    try {
+      run(parts);
+      FAIL();
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("(optimizer, optimizer_options)"), std::string::npos) << error.what();
+    }
+  }
+  Request r = request("none");
+  r.tuner.optimizer_options = {"momentum=0.9"};
+  EXPECT_THROW(run(r), UsageError);  // AdamW has none
+  r.tuner.optimizer = "nonsense";
+  EXPECT_THROW(run(r), UsageError);
+}
+
 TEST_F(TuneRun, ARefusedRunLeavesNoFolder) {
   Request r = request("none");
   r.tuner.targets = {"q_proj", "nonsense"};

@@ -42,6 +42,8 @@ struct RuleInfo {
 std::span<const RuleInfo> rules();
 /// The rule of a name or class, in any case. Errors: UsageError that lists the names.
 const RuleInfo& rule_named(std::string_view name);
+/// Options from NAME=VALUE, where VALUE is true, false or a number, as commands and files give them. Errors: UsageError for others.
+OptionValues option_values(std::span<const std::string> given);
 /// The optimiser of that name. Numbers are taken for each other (1 for 1.0). `matrix_filter` chooses Muon's matrices.
 std::unique_ptr<Optimizer> make_optimizer(std::string_view name, ParameterList parameters, OptionValues options = {},
                                           std::function<bool(std::string_view)> matrix_filter = {});

@@ -1,4 +1,4 @@
-"""What the transformers library makes of training all weights: make.py [FOLDER] [--check].
+"""What the transformers library makes of training all weights: make.py [FOLDER] [--check] [--only=CASE...].
 
 Writes a file a model: texts, the losses of some steps of AdamW on all weights, one matrix and logits behind them. Models and texts are
 those of ../peft/make.py. full_test.cpp compares Weft with them. With --check the files are compared with what the library gives now,
@@ -31,6 +31,10 @@ CASES = {"llama-llama3": "model.embed_tokens.weight", "llama-biases": "model.lay
          "deepseek-v3": "model.layers.2.mlp.gate.weight", "llama4": "model.layers.3.feed_forward.experts.down_proj"}
 # name: a case that trains with the loss that balances experts, times this factor; it reads only logits of routers
 BALANCED = {"mixtral": 0.3, "qwen2-moe": 0.05}
+# A case that trains by another rule: its name in Weft, the class of torch, its options there and in Weft, and the rate.
+RULES = {"sgd": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}, ["momentum=0.9", "nesterov=true"], 1e-2),
+         "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.5}, ["alpha=0.95", "momentum=0.5"], 1e-3),
+         "nadam": (torch.optim.NAdam, {}, [], 1e-3)}
 
 
 def balance_of(model, texts):
@@ -40,14 +44,15 @@ def balance_of(model, texts):
     return load_balancing_loss_func(tuple(torch.cat(layer) for layer in zip(*logits)), experts, used)
 
 
-def result_of(name, key, balance):
+def result_of(name, key, balance, rule=None):
     with tempfile.TemporaryDirectory() as folder:
         model = adapters.model_of(name, pathlib.Path(folder))
     texts = adapters.texts_of()
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.dim() > 1], "weight_decay": DECAY},
               {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=RATE)
+    kind, options, of_weft, rate = RULES[rule] if rule else (torch.optim.AdamW, {}, [], RATE)
+    optimizer = kind(groups, lr=rate, **options)
     losses, balances = [], []
     for _ in range(STEPS):
         loss = adapters.loss_of(model, texts)
@@ -66,7 +71,8 @@ def result_of(name, key, balance):
     with tempfile.TemporaryDirectory() as folder:  # as its files name it
         model.save_pretrained(folder)
         after = load_file(pathlib.Path(folder) / "model.safetensors")[key].flatten()
-    return {"model": name, "texts": texts, "skipped": [s for _, s in adapters.TEXTS], "rate": RATE, "decay": DECAY,
+    return {"model": name, "texts": texts, "skipped": [s for _, s in adapters.TEXTS], "rate": rate, "decay": DECAY,
+            **({"optimizer": rule, "optimizer_options": of_weft} if rule else {}),
             "losses": [float(f"{x:.7f}") for x in losses], **({"balance": balance, "balances": [float(f"{x:.7f}") for x in balances]} if balance else {}),
             "after_key": key, "after": [number(x) for x in after[:96]],
             "last": [number(x) for x in last[0]]}
@@ -79,10 +85,13 @@ def main(*arguments):
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     failures = 0
-    cases = [(name, name, key, 0) for name, key in CASES.items()]
-    cases += [(f"{name}-balanced", name, CASES[name], balance) for name, balance in BALANCED.items()]
-    for case, name, key, balance in cases:
-        result, path = result_of(name, key, balance), folder / f"{case}.json"
+    cases = [(name, name, key, 0, None) for name, key in CASES.items()]
+    cases += [(f"{name}-balanced", name, CASES[name], balance, None) for name, balance in BALANCED.items()]
+    cases += [(f"llama-biases-{rule}", "llama-biases", CASES["llama-biases"], 0, rule) for rule in RULES]
+    only = [a.removeprefix("--only=") for a in arguments if a.startswith("--only=")]
+    cases = [case for case in cases if not only or case[0] in only]
+    for case, name, key, balance, rule in cases:
+        result, path = result_of(name, key, balance, rule), folder / f"{case}.json"
         if not check:
             path.write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items()) + "\n}\n")
             print(f"{case}: losses {result['losses'][0]:.4f} to {result['losses'][-1]:.4f}")
