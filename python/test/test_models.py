@@ -204,6 +204,12 @@ class LanguageModels(unittest.TestCase):
             need = weft.tune.need(self.folder.name, data, rank=4, context=32, steps=40, device="cpu")
             self.assertEqual((need.steps, need.examples, need.fits), (40, 30, True))
             self.assertEqual(need.total, need.weights + need.trained + need.step + need.validation)
+            lion = {"rank": 4, "context": 32, "steps": 40, "device": "cpu", "optimizer": "lion", "optimizer_options": {"beta_2": 0.98}}
+            self.assertEqual(weft.tune.need(self.folder.name, data, **lion).trained * 3, need.trained * 2)  # one moment of two
+            by_lion = weft.tune.run(self.folder.name, data, os.path.join(folder, "lion"), learning_rate=2e-3, **lion)
+            self.assertLess(by_lion.last_validation, by_lion.first_validation)
+            with self.assertRaisesRegex(ValueError, "momentum"):
+                weft.tune.need(self.folder.name, data, **{**lion, "optimizer_options": {"momentum": 0.9}})
             with open(data, "w", encoding="utf-8") as file:
                 for i in range(30):
                     file.write(json.dumps({"prompt": f"{i}: say it ", "chosen": "please", "rejected": "now"}) + "\n")

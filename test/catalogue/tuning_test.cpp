@@ -69,6 +69,12 @@ TEST_F(TuningOperations, NeedsAreToldAndPathsAndOptionsAreChecked) {
   EXPECT_EQ(need["steps"].integer(), 4);
   EXPECT_TRUE(need["fits"].boolean());
   EXPECT_GT(need["total"].integer(), need["weights"].integer());
+  request.set("optimizer", "sgd");
+  request.set("optimizer_options", Value::Object{{"momentum", 0.9}, {"nesterov", true}});
+  EXPECT_LT(exchange.call("tuning.need", request, owner).data["total"].integer(), need["total"].integer());
+  request.set("optimizer", "adamw");
+  EXPECT_EQ(code_of([&] { exchange.call("tuning.need", request, owner); }), "USAGE_ERROR");  // it has no momentum
+  request = input("data.jsonl");
   request.set("data", "/etc/hostname");
   EXPECT_EQ(code_of([&] { exchange.call("tuning.need", request, owner); }), "ACCESS_DENIED");
   request = input("data.jsonl");
