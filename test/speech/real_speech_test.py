@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A real Whisper (tiny.en) hears recorded speech, and a real voice: real_speech_test.py WEFT [DEVICE]. All come with script/setup --judges."""
+"""A real Whisper (tiny.en) hears recorded speech, and two real voices: real_speech_test.py WEFT [DEVICE]. All come with script/setup --judges."""
 import json
 import os
 import pathlib
@@ -69,13 +69,14 @@ def main(weft, device="cpu"):
     assert timed >= 12, (timed, spoken)
     assert heard_alone >= 12, (heard_alone, alone)
     # What Weft says, Weft hears.
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "said.wav"
-        subprocess.run([weft, "speak", CACHE / "data" / "piper" / "en_US-joe-medium.onnx", PHONEMES, "--phonemes", "--out", path, "--device", device], check=True)
-        heard = transcribe(weft, device, path)
-    assert words(heard["text"]) == SPOKEN, heard["text"]
-    assert 1.5 < heard["seconds"] < 5, heard["seconds"]
-    print(f"{len(WANTED)} recordings, {near} of {len(begins)} phrases of a long sound at their times, {timed} words at theirs, {heard_alone} with beams and a detector, and a sentence that Weft said itself")
+    for voice in ([CACHE / "data" / "piper" / "en_US-joe-medium.onnx"], [CACHE / "data" / "kokoro" / "kokoro-v1.0.int8.onnx", "--speaker", "jf_alpha"]):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "said.wav"
+            subprocess.run([weft, "speak", *voice, PHONEMES, "--phonemes", "--out", path, "--device", device], check=True)
+            heard = transcribe(weft, device, path)
+        assert words(heard["text"]) == SPOKEN, (voice, heard["text"])
+        assert 1.5 < heard["seconds"] < 5, heard["seconds"]
+    print(f"{len(WANTED)} recordings, {near} of {len(begins)} phrases of a long sound at their times, {timed} words at theirs, {heard_alone} with beams and a detector, and a sentence that Weft said itself in two voices")
 
 
 if __name__ == "__main__":
