@@ -30,6 +30,7 @@ const std::map<std::pair<std::string_view, std::string_view>, const Operator*>& 
       const auto found = made->extract({"", type});
       made->emplace(std::pair("ai.onnx.preview.training", type), found.mapped());
     }
+    for (const Operator& row : learning_operators()) made->emplace(std::pair("ai.onnx.ml", row.type), &row);
     for (const auto rows : {contrib_operators(), contrib_attention_operators(), contrib_quantised_operators()})
       for (const Operator& row : rows) made->emplace(std::pair("com.microsoft", row.type), &row);
     // Operators of ONNX Runtime that are ONNX's own for more types, or from before ONNX had them.

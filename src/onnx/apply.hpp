@@ -48,7 +48,7 @@ struct Operator {
   void (*apply)(Application&);
   Mode mode = Mode::tensors;
 };
-/// Null if Weft has no such operator. Domains: "", "ai.onnx.preview.training" and "com.microsoft".
+/// Null if Weft has no such operator. Domains: "", "ai.onnx.ml", "ai.onnx.preview.training" and "com.microsoft".
 const Operator* find_operator(std::string_view domain, std::string_view type);
 /// Domain and type of every operator.
 std::vector<std::pair<std::string_view, std::string_view>> operator_names();
@@ -66,6 +66,8 @@ std::span<const Operator> making_operators();
 std::span<const Operator> spectral_operators();
 std::span<const Operator> control_operators();
 std::span<const Operator> attention_operators();
+/// Of ai.onnx.ml.
+std::span<const Operator> learning_operators();
 /// Of ONNX Runtime: the domain com.microsoft.
 std::span<const Operator> contrib_operators();
 std::span<const Operator> contrib_attention_operators();

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""ONNX Runtime as judge of the operators of its own domain, com.microsoft: contrib_judge.py WEFT
+"""ONNX Runtime as judge of the operators of the domains com.microsoft, its own, and ai.onnx.ml: contrib_judge.py WEFT
 
 Each case is a model of one node. ONNX Runtime runs it without its optimiser, and `weft eval` must give the same.
 """
@@ -62,7 +62,7 @@ class Contrib(unittest.TestCase):
             tensor.name = names[i]
         node = helper.make_node(type, names, wanted, domain=domain, **attributes)
         graph = helper.make_graph([node], "graph", ports, [helper.make_value_info(n, onnx.TypeProto()) for n in wanted if n], stored)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads, options.log_severity_level = 1, 3
@@ -256,6 +256,46 @@ class Contrib(unittest.TestCase):
         self.judge("DynamicQuantizeLSTM", [real(7, 2, 6), i8(2, 6, 20), i8(2, 5, 20), real(2, 40), None, None, None, None, real(2, 20, scale=0.1) ** 2, np.zeros((2, 20), np.int8),
                                            real(2, 20, scale=0.1) ** 2, np.zeros((2, 20), np.int8)], weights=(1, 2, 8, 9, 10, 11), outputs=3, tolerance=0.03,
                    hidden_size=5, direction="bidirectional")
+
+    def test_linear_models(self):
+        self.judge("Scaler", [real(5, 3)], domain="ai.onnx.ml", offset=[0.5, -1.0, 2.0], scale=[2.0, 0.5, 1.0])
+        self.judge("Scaler", [whole(0, 9, 5, 3, dtype=np.int64)], domain="ai.onnx.ml", offset=[0.5], scale=[2.0])
+        for norm in ("MAX", "L1", "L2"):
+            self.judge("Normalizer", [np.concatenate([real(5, 3), np.zeros((1, 3), np.float32)])], domain="ai.onnx.ml", norm=norm)
+        self.judge("ArrayFeatureExtractor", [real(5, 3), np.array([2, 0], np.int64)], domain="ai.onnx.ml")
+        self.judge("ArrayFeatureExtractor", [real(3), np.array([2], np.int64)], domain="ai.onnx.ml")
+        self.judge("Binarizer", [real(5, 3)], domain="ai.onnx.ml", threshold=0.25)
+        weights = [float(each) for each in real(12)]
+        self.judge("LinearRegressor", [real(5, 4)], domain="ai.onnx.ml", coefficients=weights, intercepts=weights[:3], targets=3)
+        for after in ("NONE", "SOFTMAX", "LOGISTIC"):
+            self.judge("LinearClassifier", [real(5, 4)], outputs=2, domain="ai.onnx.ml", coefficients=weights, intercepts=weights[:3], classlabels_ints=[7, 3, 5],
+                       multi_class=1, post_transform=after)
+
+    def test_trees(self):
+        def forest(mode, prefix, outputs, signs=(-1, 1), depth=3, trees=4):
+            """Full trees over three features, with weights at every leaf."""
+            nodes = {"treeids": [], "nodeids": [], "featureids": [], "values": [], "modes": [], "truenodeids": [], "falsenodeids": [], "missing_value_tracks_true": []}
+            leaves = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
+            for tree in range(trees):
+                for node in range(2 ** (depth + 1) - 1):
+                    inner = node < 2 ** depth - 1
+                    for key, value in zip(nodes, (tree, node, int(draw.integers(3)) if inner else 0, round(float(draw.standard_normal()), 1) if inner else 0.0,
+                                                  mode if inner else "LEAF", 2 * node + 1 if inner else 0, 2 * node + 2 if inner else 0, int(draw.integers(2)) if inner else 0)):
+                        nodes[key].append(value)
+                    for output in [] if inner else outputs:
+                        for key, value in zip(leaves, (tree, node, output, float(draw.uniform(*signs)))):
+                            leaves[key].append(value)
+            return {**{f"nodes_{k}": v for k, v in nodes.items()}, **{f"{prefix}_{k}": v for k, v in leaves.items()}}
+
+        x = np.round(real(40, 3), 1)  # some are equal to limits
+        x[0, 1] = np.nan
+        for mode in ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GT", "BRANCH_GTE"):
+            self.judge("TreeEnsembleRegressor", [x], domain="ai.onnx.ml", n_targets=2, base_values=[0.5, -0.5], **forest(mode, "target", [0, 1]))
+        self.judge("TreeEnsembleRegressor", [x], domain="ai.onnx.ml", n_targets=1, aggregate_function="AVERAGE", **forest("BRANCH_LEQ", "target", [0]))
+        self.judge("TreeEnsembleClassifier", [x], outputs=2, domain="ai.onnx.ml", classlabels_int64s=[4, 2, 9], post_transform="SOFTMAX", **forest("BRANCH_LEQ", "class", [0, 1, 2]))
+        # Two classes with one score, as gradient boosting has them: a logit, or a share.
+        self.judge("TreeEnsembleClassifier", [x], outputs=2, domain="ai.onnx.ml", classlabels_int64s=[0, 1], base_values=[0.2], post_transform="LOGISTIC", **forest("BRANCH_LT", "class", [0]))
+        self.judge("TreeEnsembleClassifier", [x], outputs=2, domain="ai.onnx.ml", classlabels_int64s=[0, 1], **forest("BRANCH_LEQ", "class", [0], (0, 0.25)))
 
 
 if __name__ == "__main__":

@@ -373,6 +373,44 @@ TEST_F(OnnxLoad, PutsNodesInOrder) {
   EXPECT_EQ(loaded(model_of(outer))({tensor({-1.0f, 2.0f})})[0].to_vector<float>(), (std::vector<float>{-1, 4}));
 }
 
+// sklearn-onnx ends classifiers with a list of maps; Weft gives the table of scores.
+TEST_F(OnnxLoad, GivesScoresForMapsAndRefusesBrokenTrees) {
+  const auto whole = [](std::string_view name, const std::vector<std::int64_t>& values) {
+    WireWriter w;
+    w.text(1, name);
+    for (const std::int64_t v : values) w.integer(8, v);
+    w.number(20, 7);
+    return w;
+  };
+  GraphParts graph{.nodes = {{"ZipMap", {"x"}, {"y"}, {whole("classlabels_int64s", {4, 7})}, "ai.onnx.ml"}},
+                   .inputs = {{"x", 1, {"n", "2"}}},
+                   .outputs = {{"y", 1, {"n", "2"}}}};
+  const Tensor x = tensor({{0.25f, 0.75f}});
+  EXPECT_EQ(loaded(model_of(graph))({x})[0].to_vector<float>(), (std::vector<float>{0.25f, 0.75f}));
+
+  // A tree of a node and two leaves: x[feature] <= 0.5 gives 1, else 2.
+  const auto tree = [&](std::int64_t feature, const std::vector<std::int64_t>& yes, std::int64_t leaf) {
+    graph.nodes = {
+        {"TreeEnsembleRegressor",
+         {"x"},
+         {"y"},
+         {whole("nodes_treeids", {0, 0, 0}), whole("nodes_nodeids", {0, 1, 2}),
+          whole("nodes_featureids", {feature, 0, 0}), whole("nodes_truenodeids", yes),
+          whole("nodes_falsenodeids", {2, 0, 0}), whole("target_treeids", {0, 0}), whole("target_nodeids", {1, leaf}),
+          whole("target_ids", {0, 0}), attribute("nodes_values", std::vector<float>{0.5f, 0, 0}),
+          attribute("target_weights", std::vector<float>{1, 2}),
+          attribute("nodes_modes", std::vector<std::string>{"BRANCH_LEQ", "LEAF", "LEAF"})},
+         "ai.onnx.ml"}};
+    return model_of(graph);
+  };
+  EXPECT_EQ(loaded(tree(1, {1, 0, 0}, 2))({x})[0].to_vector<float>(), (std::vector<float>{2}));
+  EXPECT_EQ(loaded(tree(0, {1, 0, 0}, 2))({x})[0].to_vector<float>(), (std::vector<float>{1}));
+  EXPECT_SAYS(run_refusal<ShapeError>(tree(2, {1, 0, 0}, 2), {x}), "x has no feature 2");
+  EXPECT_SAYS(run_refusal<UsageError>(tree(0, {0, 0, 0}, 2), {x}), "cycle");
+  EXPECT_SAYS(run_refusal<UsageError>(tree(0, {5, 0, 0}, 2), {x}), "tree 0 has no node 5");
+  EXPECT_SAYS(run_refusal<UsageError>(tree(0, {1, 0, 0}, 3), {x}), "tree 0 has no node 3");
+}
+
 TEST_F(OnnxLoad, InlinesFunctionsOfTheFile) {
   WireWriter function;
   function.text(1, "Double");
