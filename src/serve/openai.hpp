@@ -61,6 +61,7 @@ struct EmbeddingRequest {
   std::size_t dimensions = 0;  ///< the first ones, made length 1 again; 0: all
   std::string prompt;          ///< of a text encoder; empty: its default
   std::size_t tokens = 0;      ///< of all texts
+  bool cuts = false;           ///< the ends of texts that are too long are left out; otherwise they are errors
 };
 EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& model);
 /// The fields that all models have. `decoded`: the text of a list of tokens.

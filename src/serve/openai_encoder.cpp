@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/quote.hpp"
 #include "serve/openai_fields.hpp"
 
@@ -37,13 +39,17 @@ EmbeddingRequest read_embedding_request(const Value& body, const EncoderDesk& de
     if (!desk.model.prompts().contains(request.prompt))
       refuse_field("prompt_name", "is not one of the model's prompts");
   }
-  request.tokens = tokens_of(desk.model, request.texts);
+  for (const std::string& text : request.texts) {
+    const std::size_t own = desk.model.encode(text).size();
+    request.tokens += request.cuts ? std::min(own, static_cast<std::size_t>(desk.model.length())) : own;
+  }
   return request;
 }
 
 Tensor embedded(const EmbeddingRequest& request, const encoder::Model& model) {
   encoder::EmbedOptions how;
   if (!request.prompt.empty()) how.prompt = request.prompt;
+  if (request.cuts) how.too_long = encoder::TooLong::cut;
   return model.embed(request.texts, how);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/quote.hpp"
 #include "serve/fill_in.hpp"
@@ -82,6 +83,19 @@ void read_streaming(const Value& body, CompletionRequest& request) {
   if (!options->is_object()) refuse_field("stream_options", "is not an object");
   if (!request.streams) refuse_field("stream_options", "is given without \"stream\": true");
   request.includes_usage = flag(*options, "include_usage", false);
+}
+
+// The beginning of a text that fits the context. What its tokens say may make some more when it is read again.
+std::string cut_to_context(std::string text, const llm::Model& model) {
+  constexpr std::string_view kBroken = "\xEF\xBF\xBD";  // for a character that is cut
+  const std::vector<std::int32_t> tokens = model.encode(text);
+  const auto most = static_cast<std::size_t>(model.context());
+  for (std::size_t n = most, own = tokens.size(); own > most && n > 0; n -= std::min(n, own - most)) {
+    text = model.decode(std::span(tokens).first(n));
+    while (text.ends_with(kBroken)) text.resize(text.size() - kBroken.size());
+    own = model.encode(text).size();
+  }
+  return text;
 }
 
 // Texts that draw from streams of their own: equal prompts get different texts.
@@ -254,7 +268,10 @@ EmbeddingRequest read_embedding_request(const Value& body, const OpenAiModel& mo
     }
     return model.model.decode(tokens);
   });
-  for (const std::string& text : request.texts) request.tokens += model.model.encode(text).size();
+  for (std::string& text : request.texts) {
+    if (request.cuts) text = cut_to_context(std::move(text), model.model);
+    request.tokens += model.model.encode(text).size();
+  }
   return request;
 }
 
@@ -282,6 +299,7 @@ EmbeddingRequest read_embedding_fields(const Value& body, Extent width,
     request.as_base64 = name == "base64";
   }
   request.dimensions = static_cast<std::size_t>(integer_in(body, "dimensions", 1, width, 0));
+  request.cuts = flag(body, "truncate", false);
   return request;
 }
 

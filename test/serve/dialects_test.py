@@ -210,6 +210,13 @@ class Case(unittest.TestCase):
             self.assertAlmostEqual(a, b, places=5)
         self.assertEqual(self.post("/api/embeddings", model="noise", prompt="abc")["embedding"], of_openai)
         self.assertEqual(len(self.post("/api/embed", model="noise", input="abc", dimensions=8)["embeddings"][0]), 8)
+        # The model has 1024 positions; a text in the middle of a character that is cut is read without it.
+        cut, whole = (self.post("/api/embed", model="noise", input=text) for text in ("b" + "\u00fc" * 700, "b" + "\u00fc" * 511))
+        self.assertEqual((cut["embeddings"], cut["prompt_eval_count"]), (whole["embeddings"], whole["prompt_eval_count"]))
+        status, answer = self.ask("POST", "/api/embed", {"model": "noise", "input": "b" * 2000, "truncate": False})
+        self.assertEqual(status, 400)
+        self.assertIn("2000 tokens", answer["error"])
+        self.assertEqual(self.ask("POST", "/v1/embeddings", {"model": "noise", "input": "b" * 2000})[0], 400)
 
     def test_a_server_is_found(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

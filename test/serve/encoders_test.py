@@ -67,6 +67,17 @@ class Encoders(unittest.TestCase):
         self.assertEqual(self.server.names, "rows and order")
         self.assertEqual([m["id"] for m in self.server.ask("GET", "/v1/models")[1]["data"]], ["rows", "order"])
 
+    def test_long_texts_are_cut_on_demand(self):
+        [tag] = [each for each in self.server.ask("GET", "/api/tags")[1]["models"] if each["name"] == "rows:latest"]
+        self.assertEqual(tag["details"]["family"], "encoder")
+        length = self.answer("/api/show", {"model": "rows"})["model_info"]["encoder.context_length"]
+        text = " ".join(["w9"] * (length + 5))
+        self.refused(400, "tokens", "/v1/embeddings", {"input": text, "model": "rows"})
+        cut = self.answer("/v1/embeddings", {"input": text, "model": "rows", "truncate": True})
+        fits = self.answer("/v1/embeddings", {"input": " ".join(["w9"] * (length - 2)), "model": "rows"})
+        self.assertEqual((cut["data"], cut["usage"]), (fits["data"], fits["usage"]))
+        self.assertEqual(self.answer("/api/embed", {"input": text, "model": "rows:latest"})["embeddings"], [fits["data"][0]["embedding"]])
+
     def test_embeddings(self):
         whole = self.answer("/v1/embeddings", {"input": ["w9 w8", "w30"], "model": "rows"})
         self.assertEqual([row["index"] for row in whole["data"]], [0, 1])

@@ -103,6 +103,7 @@ bool OpenAiConnection::embed_ollama(const Request& request, bool is_one) {
       body.members().set("input", text);
     }
   body.members().set("encoding_format", "float");
+  if (const Value* cuts = body.find("truncate"); !cuts || cuts->is_null()) body.members().set("truncate", true);
   const Value answer = embedded(body);
   if (answer.is_null()) return false;
   if (is_one) return send(200, Value::object({{"embedding", answer["data"][0]["embedding"]}}));
