@@ -196,6 +196,9 @@ class Application {
   std::vector<Value> results_;
 };
 
+/// What a node of Gemm gives: alpha A B + beta C, of A and B as its attributes turn them.
+Tensor general_product(const Application& a);
+
 /// The most axes of a value.
 inline constexpr int kMaxAxes = static_cast<int>(kMaxDims);
 /// The most elements of a tensor that an operator makes from numbers in a file, and the most steps of a loop.

@@ -59,17 +59,10 @@ void fused_product(A& a) {
   a.give(alpha == 1 ? y : y * alpha);
 }
 void fused_gemm(A& a) {
-  const auto turned = [&](std::size_t i, std::string_view name) {
-    return a.flag(name, false) ? transpose(a[i]) : a[i];
-  };
-  const double alpha = a.number("alpha", 1), beta = a.number("beta", 1);
-  Tensor y = matmul(turned(0, "transA"), turned(1, "transB"));
-  if (alpha != 1) y = y * alpha;
-  if (a.has(2) && beta != 0) y = y + (beta == 1 ? a[2] : a[2] * beta);
   std::vector<double> numbers;
   for (const std::string_view name : {"activation_alpha", "activation_beta"})
     if (a.attribute(name)) numbers.push_back(a.number(name, 0));
-  a.give(activated(a, y, numbers));
+  a.give(activated(a, general_product(a), numbers));
 }
 void fused_convolution(A& a) {
   Tensor y = convolved(a, a[0], a[1], a.optional(2));

@@ -216,7 +216,9 @@ void extreme_position(A& a) {
 // ---- Products -----------------------------------------------------------------------------------------------------------
 
 void product(A& a) { a.give(matmul(a[0], a[1])); }
-void gemm(A& a) {
+}  // namespace
+
+Tensor general_product(const A& a) {
   const auto turned = [&](std::size_t i, std::string_view name) {
     return a.flag(name, false) ? transpose(a[i]) : a[i];
   };
@@ -224,8 +226,12 @@ void gemm(A& a) {
   Tensor y = matmul(turned(0, "transA"), turned(1, "transB"));
   if (alpha != 1) y = y * alpha;
   if (a.has(2) && beta != 0) y = y + (beta == 1 ? a[2] : a[2] * beta);
-  a.give(y);
+  return y;
 }
+
+namespace {
+
+void gemm(A& a) { a.give(general_product(a)); }
 void einsum_of(A& a) {
   std::string subscripts(a.word("equation", ""));
   std::erase(subscripts, ' ');
