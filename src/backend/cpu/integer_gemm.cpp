@@ -50,6 +50,93 @@ const IntegerKernels& kernels_in_use() {
 
 thread_local ScratchBlock integer_words;
 
+const kernel::View& lane_of(const kernel::MatrixView::Sum& sum, MatrixAxis axis) {
+  return axis == MatrixAxis::rows ? sum.rows : sum.columns;
+}
+const kernel::View& depth_of(const kernel::MatrixView::Sum& sum, MatrixAxis axis) {
+  return axis == MatrixAxis::rows ? sum.columns : sum.rows;
+}
+
+/// Reads the numbers of some lanes for one k after another, wherever a view has them. Lanes with one distance, in memory and from the
+/// edges, are read together.
+class Gather {
+ public:
+  Gather(const IntegerSource& source, MatrixAxis axis, int64_t batch, MatrixRange lanes, int64_t k)
+      : data_(static_cast<const std::uint8_t*>(source.data)), edges_(source.view->edges) {
+    const auto add = [&](const kernel::MatrixView::Sum& sum) {
+      Places& places = places_.emplace_back();
+      places.lanes.resize(static_cast<std::size_t>(lanes.count));
+      places.depth.resize(static_cast<std::size_t>(k));
+      offsets_of(lane_of(sum, axis), lanes, places.lanes.data());
+      offsets_of(depth_of(sum, axis), {0, k}, places.depth.data());
+      for (int64_t& at : places.lanes) at += offset_at(sum.batch, batch);
+    };
+    add(source.view->at);
+    for (const kernel::MatrixView::Edge& edge : edges_) add(edge.value);
+    for (int64_t lane = 0; lane < lanes.count;) {
+      Run run{lane, 1, {}};
+      for (std::size_t p = 0; p < places_.size(); ++p) run.steps.push_back(lane + 1 < lanes.count ? step(p, lane) : 0);
+      const bool falls = std::any_of(run.steps.begin() + 1, run.steps.end(), [](int64_t step) { return step < 0; });
+      while (!falls && lane + run.count < lanes.count && goes_on(run)) ++run.count;
+      lane += run.count;
+      runs_.push_back(std::move(run));
+    }
+  }
+
+  /// An element outside of an edge is 0, and not read: it may be outside of the memory.
+  void row(int64_t k, std::uint8_t* to) const {
+    for (const Run& run : runs_) {
+      const auto lane = static_cast<std::size_t>(run.lane), depth = static_cast<std::size_t>(k);
+      int64_t begin = 0, end = run.count;
+      for (std::size_t v = 0; v < edges_.size(); ++v) {
+        const int64_t x = places_[v + 1].lanes[lane] + places_[v + 1].depth[depth], step = run.steps[v + 1];
+        const int64_t lo = edges_[v].lo - x, hi = edges_[v].hi - x;  // of step times a number
+        if (step > 0) {
+          if (lo > 0) begin = std::max(begin, parts(lo, step));
+          end = std::min(end, hi > 0 ? parts(hi, step) : 0);
+        } else if (lo > 0 || hi <= 0) {
+          end = 0;
+        }
+      }
+      std::uint8_t* const own = to + run.lane;
+      if (begin >= end) {
+        std::memset(own, 0, static_cast<std::size_t>(run.count));
+        continue;
+      }
+      std::memset(own, 0, static_cast<std::size_t>(begin));
+      std::memset(own + end, 0, static_cast<std::size_t>(run.count - end));
+      const std::uint8_t* const from = data_ + places_[0].lanes[lane] + places_[0].depth[depth];
+      if (const int64_t step = run.steps[0]; step == 1)
+        std::memcpy(own + begin, from + begin, static_cast<std::size_t>(end - begin));
+      else
+        for (int64_t i = begin; i < end; ++i) own[i] = from[i * step];
+    }
+  }
+
+ private:
+  struct Places {
+    std::vector<int64_t> lanes, depth;
+  };
+  struct Run {
+    int64_t lane, count;
+    std::vector<int64_t> steps;  // from one lane to the next: in memory, then of each edge's value
+  };
+  int64_t step(std::size_t p, int64_t lane) const {
+    const auto at = static_cast<std::size_t>(lane);
+    return places_[p].lanes[at + 1] - places_[p].lanes[at];
+  }
+  bool goes_on(const Run& run) const {
+    for (std::size_t p = 0; p < places_.size(); ++p)
+      if (step(p, run.lane + run.count - 1) != run.steps[p]) return false;
+    return true;
+  }
+
+  const std::uint8_t* data_;
+  const std::vector<kernel::MatrixView::Edge>& edges_;
+  std::vector<Places> places_;  // of elements, and of the values of edges
+  std::vector<Run> runs_;
+};
+
 /// The lanes (rows of A, columns of B) of one matrix as words. `depth` words of `lanes` lanes: word k of lane i is at
 /// to[k * width + i], or in blocks as IntegerKernels says. Lanes up to `width` are zeros, except in blocks.
 class IntegerPacking {
@@ -75,43 +162,24 @@ class IntegerPacking {
   void pack(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to, std::int32_t* sums) const {
     std::fill(sums, sums + lanes, 0);
     if (words_ == 0) return;
-    if (const std::uint8_t* const rows = each_ == 4 ? neighbours(batch, first, lanes) : nullptr) {
-      if (block_ == 1) return pack_neighbours(rows, lanes, width, to, sums);
-      std::vector<std::int32_t> across(static_cast<std::size_t>(words_ * width));
-      pack_neighbours(rows, lanes, width, across.data(), sums);
-      return turn_blocks(across.data(), lanes, width, to);
+    if (each_ != 4) return pack_pairs(batch, first, lanes, width, to);
+    if (const std::uint8_t* const rows = neighbours(batch, first, lanes)) {
+      const int64_t step = depth_of(source_.view->at).strides[0];
+      return pack_rows([&](int64_t k, std::uint8_t*) { return rows + k * step; }, lanes, width, to, sums);
     }
-    const int64_t pitch = parts(words_ * each_, kIntegerPiece) * kIntegerPiece;
-    // Rows along memory go into blocks directly.
-    const bool from_memory = each_ == 4 && in_runs();
-    const auto stage_size = static_cast<std::size_t>(from_memory && block_ > 1 ? 0 : pitch * lanes);
-    const auto stage = each_ == 4 ? std::make_unique_for_overwrite<std::uint8_t[]>(stage_size)
-                                  : std::make_unique<std::uint8_t[]>(stage_size);  // zeros behind an odd number
-    if (!from_memory) read(batch, first, lanes, stage.get(), pitch);
-    for (int64_t i = 0; i < lanes; ++i) {
-      std::uint8_t* const line = stage.get() + i * pitch;
-      auto* const own = reinterpret_cast<std::uint8_t*>(to + i * block_);
-      if (each_ == 4)
-        sums[i] = bytes_->copy(from_memory ? run(batch, first + i) : line, k_, flip_, is_signed_,
-                               block_ > 1 ? own : line, block_ > 1 ? 4 * width * block_ : kIntegerPiece);
-      else if (source_.is_signed)
-        pack_pairs<std::int8_t>(line, words_, to + i, width);
-      else
-        pack_pairs<std::uint8_t>(line, words_, to + i, width);
-    }
-    if (block_ > 1) return;
-    if (each_ == 4) turn_words(reinterpret_cast<const std::int32_t*>(stage.get()), pitch / 4, lanes, words_, to, width);
-    for (int64_t i = lanes; i < width; ++i)
-      for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
+    if (in_runs()) return pack_runs(batch, first, lanes, width, to, sums);
+    const Gather gather(source_, axis_, batch, {first, lanes}, k_);
+    pack_rows(
+        [&](int64_t k, std::uint8_t* room) {
+          gather.row(k, room);
+          return static_cast<const std::uint8_t*>(room);
+        },
+        lanes, width, to, sums);
   }
 
  private:
-  const kernel::View& lane_of(const kernel::MatrixView::Sum& sum) const {
-    return axis_ == MatrixAxis::rows ? sum.rows : sum.columns;
-  }
-  const kernel::View& depth_of(const kernel::MatrixView::Sum& sum) const {
-    return axis_ == MatrixAxis::rows ? sum.columns : sum.rows;
-  }
+  const kernel::View& lane_of(const kernel::MatrixView::Sum& sum) const { return weft::cpu::lane_of(sum, axis_); }
+  const kernel::View& depth_of(const kernel::MatrixView::Sum& sum) const { return weft::cpu::depth_of(sum, axis_); }
 
   /// The first number of the lanes if they are neighbours in memory and have one stride along k, else null.
   const std::uint8_t* neighbours(int64_t batch, int64_t first, int64_t lanes) const {
@@ -123,19 +191,57 @@ class IntegerPacking {
            offset_at(lane_of(view.at), first) + offset_at(depth_of(view.at), 0);
   }
 
-  void pack_neighbours(const std::uint8_t* rows, int64_t lanes, int64_t width, std::int32_t* to,
-                       std::int32_t* sums) const {
-    const int64_t step = depth_of(source_.view->at).strides[0], rest = k_ % 4;
+  /// `row`: the numbers of all lanes for one k, which may use the room that it gets.
+  template <class Row>
+  void pack_rows(const Row& row, int64_t lanes, int64_t width, std::int32_t* to, std::int32_t* sums) const {
+    std::vector<std::int32_t> across(static_cast<std::size_t>(block_ > 1 ? words_ * width : 0));
+    std::int32_t* word = block_ > 1 ? across.data() : to;
+    std::int32_t* const end = word + words_ * width;
+    std::vector<std::uint8_t> room(static_cast<std::size_t>(4 * lanes));
     // The last word has zeros, which are not flipped, behind the k-th number.
-    std::vector<std::uint8_t> flipped_zeros(static_cast<std::size_t>(rest != 0 ? lanes : 0), flip_);
-    std::int32_t* const end = to + words_ * width;
-    for (int64_t k = 0; k < k_; k += 4, to += width) {
-      const std::uint8_t* row[4];
-      for (int64_t e = 0; e < 4; ++e) row[e] = k + e < k_ ? rows + (k + e) * step : flipped_zeros.data();
-      bytes_->interleave(row, lanes, flip_, is_signed_, to, sums);
-      std::fill(to + lanes, to + width, 0);
+    const std::vector<std::uint8_t> flipped_zeros(static_cast<std::size_t>(k_ % 4 != 0 ? lanes : 0), flip_);
+    for (int64_t k = 0; k < k_; k += 4, word += width) {
+      const std::uint8_t* rows[4];
+      for (int64_t e = 0; e < 4; ++e) rows[e] = k + e < k_ ? row(k + e, room.data() + e * lanes) : flipped_zeros.data();
+      bytes_->interleave(rows, lanes, flip_, is_signed_, word, sums);
+      std::fill(word + lanes, word + width, 0);
     }
-    std::fill(to, end, 0);
+    std::fill(word, end, 0);
+    if (block_ > 1) turn_blocks(across.data(), lanes, width, to);
+  }
+
+  /// Lanes along memory, which go into blocks directly.
+  void pack_runs(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to,
+                 std::int32_t* sums) const {
+    const int64_t pitch = parts(words_ * each_, kIntegerPiece) * kIntegerPiece;
+    const auto stage =
+        std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(block_ > 1 ? 0 : pitch * lanes));
+    for (int64_t i = 0; i < lanes; ++i) {
+      auto* const own = reinterpret_cast<std::uint8_t*>(to + i * block_);
+      sums[i] = bytes_->copy(run(batch, first + i), k_, flip_, is_signed_, block_ > 1 ? own : stage.get() + i * pitch,
+                             block_ > 1 ? 4 * width * block_ : kIntegerPiece);
+    }
+    if (block_ > 1) return;
+    turn_words(reinterpret_cast<const std::int32_t*>(stage.get()), pitch / 4, lanes, words_, to, width);
+    clear_lanes(lanes, width, to);
+  }
+
+  void pack_pairs(int64_t batch, int64_t first, int64_t lanes, int64_t width, std::int32_t* to) const {
+    const int64_t pitch = words_ * each_;
+    const auto stage = std::make_unique<std::uint8_t[]>(static_cast<std::size_t>(pitch * lanes));
+    read(batch, first, lanes, stage.get(), pitch);
+    for (int64_t i = 0; i < lanes; ++i) {
+      if (source_.is_signed)
+        pack_pairs<std::int8_t>(stage.get() + i * pitch, words_, to + i, width);
+      else
+        pack_pairs<std::uint8_t>(stage.get() + i * pitch, words_, to + i, width);
+    }
+    clear_lanes(lanes, width, to);
+  }
+
+  void clear_lanes(int64_t lanes, int64_t width, std::int32_t* to) const {
+    for (int64_t i = lanes; i < width; ++i)
+      for (int64_t w = 0; w < words_; ++w) to[w * width + i] = 0;
   }
 
   /// From word k of lane i at across[k * width + i] to blocks.
@@ -172,37 +278,13 @@ class IntegerPacking {
       for (int64_t i = 0; i < lanes; ++i)
         std::memcpy(to + i * pitch, run(batch, first + i), static_cast<std::size_t>(k_));
     } else {
-      read_one_by_one(batch, first, lanes, to, pitch);
-    }
-  }
-
-  void read_one_by_one(int64_t batch, int64_t first, int64_t lanes, std::uint8_t* to, int64_t pitch) const {
-    struct Places {
-      std::vector<int64_t> lanes, depth;
-    };
-    const auto places_of = [&](const kernel::MatrixView::Sum& sum) {
-      Places places{std::vector<int64_t>(static_cast<std::size_t>(lanes)),
-                    std::vector<int64_t>(static_cast<std::size_t>(k_))};
-      offsets_of(lane_of(sum), {first, lanes}, places.lanes.data());
-      offsets_of(depth_of(sum), {0, k_}, places.depth.data());
-      for (int64_t& at : places.lanes) at += offset_at(sum.batch, batch);
-      return places;
-    };
-    // An element outside of an edge is not read: it may be outside of the memory.
-    std::vector<Places> values;
-    for (const kernel::MatrixView::Edge& edge : source_.view->edges) values.push_back(places_of(edge.value));
-    const Places at = places_of(source_.view->at);
-    const auto* data = static_cast<const std::uint8_t*>(source_.data);
-    for (int64_t e = 0; e < k_; ++e)
-      for (int64_t i = 0; i < lanes; ++i) {
-        const auto lane = static_cast<std::size_t>(i), k = static_cast<std::size_t>(e);
-        bool inside = true;
-        for (std::size_t v = 0; v < values.size(); ++v) {
-          const int64_t x = values[v].lanes[lane] + values[v].depth[k];
-          inside = inside && x >= source_.view->edges[v].lo && x < source_.view->edges[v].hi;
-        }
-        to[i * pitch + e] = inside ? data[at.lanes[lane] + at.depth[k]] : 0;
+      const Gather gather(source_, axis_, batch, {first, lanes}, k_);
+      std::vector<std::uint8_t> row(static_cast<std::size_t>(lanes));
+      for (int64_t e = 0; e < k_; ++e) {
+        gather.row(e, row.data());
+        for (int64_t i = 0; i < lanes; ++i) to[i * pitch + e] = row[static_cast<std::size_t>(i)];
       }
+    }
   }
 
   const IntegerSource& source_;

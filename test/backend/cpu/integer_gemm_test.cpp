@@ -163,5 +163,46 @@ TEST(IntegerGemm, GeneralViewsWithEdges) {
   });
 }
 
+// Windows of an image with zeros around it: edges on all four sides, places with several strides, lanes in runs and apart.
+TEST(IntegerGemm, WindowsOfAnImage) {
+  on_every_isa([] {
+    std::mt19937 random(86);
+    for (const int64_t step : {1, 2, 3}) {
+      constexpr int64_t kChannels = 3, kHeight = 9, kWidth = 40, kColumns = 21, kDepth = kChannels * 9;
+      const int64_t down = (kHeight - 1) / step + 1, across = (kWidth - 1) / step + 1, rows = down * across;
+      Integers b(random, 1, kDepth, kColumns, false, true, 0, false);
+      Fenced image(kChannels * kHeight * kWidth);
+      for (int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) image.data[i] = static_cast<unsigned char>(random());
+      const kernel::View one{{1}, {0}, 0, {}};
+      kernel::MatrixView view;
+      view.at = {one,
+                 {{down, across}, {step * kWidth, step}, -kWidth - 1, {}},
+                 {{kChannels, 3, 3}, {kHeight * kWidth, kWidth, 1}, 0, {}}};
+      view.edges.push_back(
+          {{one, {{down, across}, {step, 0}, 0, {}}, {{kChannels, 3, 3}, {0, 1, 0}, 0, {}}}, 1, kHeight + 1});
+      view.edges.push_back(
+          {{one, {{down, across}, {0, step}, 0, {}}, {{kChannels, 3, 3}, {0, 0, 1}, 0, {}}}, 1, kWidth + 1});
+      std::vector<std::int32_t> got(static_cast<std::size_t>(rows * kColumns));
+      for (const bool is_signed : {false, true}) {
+        IntegerGemm product{.m = rows, .n = kColumns, .k = kDepth, .b = b.source()};
+        product.a = {image.data, is_signed, &view};
+        product.c = got.data();
+        integer_gemm(product);
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < kColumns; ++j) {
+            int sum = 0;
+            for (int64_t k = 0; k < kDepth; ++k) {
+              const int64_t y = i / across * step + k % 9 / 3 - 1, x = i % across * step + k % 3 - 1;
+              if (y < 0 || y >= kHeight || x < 0 || x >= kWidth) continue;
+              const unsigned char byte = image.data[k / 9 * kHeight * kWidth + y * kWidth + x];
+              sum += (is_signed ? static_cast<signed char>(byte) : byte) * b.at(0, k, j);
+            }
+            ASSERT_EQ(got[static_cast<std::size_t>(i * kColumns + j)], sum) << step << ", " << i << ", " << j;
+          }
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace weft::cpu::integer_gemm_test
