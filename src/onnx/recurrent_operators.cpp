@@ -1,4 +1,5 @@
-// RNN, GRU and LSTM, step by step: directions, peepholes, lengths and activations as ONNX has them.
+// RNN, GRU and LSTM: directions, peepholes, lengths and activations as ONNX has them. The usual ones are one op each; others go step
+// by step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "onnx/apply.hpp"
 #include "onnx/quantised.hpp"
+#include "weft/ops/recurrent.hpp"
 
 namespace weft::onnx {
 namespace {
@@ -24,10 +26,16 @@ class Scales {
   std::size_t at_ = 0;
 };
 
+/// The name of an activation in lower case, as ONNX leaves its case open.
+std::string lower(std::string_view name) {
+  std::string made(name);
+  std::transform(made.begin(), made.end(), made.begin(), [](unsigned char c) { return std::tolower(c); });
+  return made;
+}
+
 // The activation of that name, with the next alpha and beta if it has them.
 Activation activation_of(const A& a, std::string_view name, Scales& alphas, Scales& betas) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string lower = onnx::lower(name);
   if (lower == "relu") return [](const Tensor& x) { return relu(x); };
   if (lower == "tanh") return [](const Tensor& x) { return tanh(x); };
   if (lower == "sigmoid") return [](const Tensor& x) { return sigmoid(x); };
@@ -96,6 +104,36 @@ State lstm_step(const Direction& d, const Tensor& wx, const State& s, bool input
 
 enum class Cell { rnn, gru, lstm };
 
+/// Whether the ops rnn, gru and lstm compute a direction with these activations.
+template <Cell kCell>
+bool is_usual(const A& a, const Direction& d, std::span<const std::string_view> activations) {
+  if (a.number("clip", 0) > 0 || d.peepholes.defined() || a.flag("input_forget", false)) return false;
+  const auto is = [&](std::size_t i, std::string_view name) { return lower(activations[i]) == name; };
+  switch (kCell) {
+    case Cell::rnn: return is(0, "tanh") || is(0, "relu");
+    case Cell::gru: return d.linear_before_reset && is(0, "sigmoid") && is(1, "tanh");
+    case Cell::lstm: return is(0, "sigmoid") && is(1, "tanh") && is(2, "tanh");
+  }
+}
+
+/// All steps by one op. Its gates have the order of PyTorch: r, z, n and i, f, g, o.
+template <Cell kCell>
+RecurrentStates all_steps(const Direction& d, bool is_relu, bool backwards, const Tensor& lengths) {
+  const auto ordered = [&](const Tensor& v) {
+    if (!v.defined() || kCell == Cell::rnn) return v;
+    std::vector<Tensor> gates;
+    for (const int gate : kCell == Cell::gru ? std::vector{1, 0, 2} : std::vector{0, 2, 3, 1})
+      gates.push_back(narrow(v, 0, gate * d.size, d.size));
+    return concat(gates, 0);
+  };
+  const RecurrentWeights weights{ordered(d.w), ordered(d.r), ordered(d.input_bias), ordered(d.hidden_bias), lengths};
+  switch (kCell) {
+    case Cell::rnn: return rnn(d.x, d.h, weights, is_relu, backwards);
+    case Cell::gru: return gru(d.x, d.h, weights, backwards);
+    case Cell::lstm: return lstm(d.x, d.h, d.c, weights, backwards);
+  }
+}
+
 template <Cell kCell>
 void recur(A& a, const Tensor& w, const Tensor& r) {
   constexpr int gates = kCell == Cell::rnn ? 1 : kCell == Cell::gru ? 3 : 4;
@@ -107,7 +145,7 @@ void recur(A& a, const Tensor& w, const Tensor& r) {
   const std::string_view way = a.word("direction", "forward");
   if (directions != (way == "bidirectional" ? 2 : 1)) a.shape_error(fmt::format("W has {} directions", directions));
   if (w.dim(1) != gates * size || r.dim(1) != gates * size) a.shape_error("W and R do not have the rows of all gates");
-  if (steps < 1 || steps > kMaxSteps) a.shape_error(fmt::format("{} steps; one to {} are possible", steps, kMaxSteps));
+  if (steps < 1) a.shape_error("there is no step");
   const DType type = x.dtype();
 
   std::vector<std::string_view> names = a.words("activations");
@@ -152,6 +190,16 @@ void recur(A& a, const Tensor& w, const Tensor& r) {
       d.activations.push_back(
           activation_of(a, names[static_cast<std::size_t>(direction) * per_direction + i], alphas, betas));
     const bool backwards = direction == 1 || way == "reverse";
+    const std::span own = std::span(names).subspan(static_cast<std::size_t>(direction) * per_direction, per_direction);
+    if (is_usual<kCell>(a, d, own)) {
+      RecurrentStates states = all_steps<kCell>(d, lower(own[0]) == "relu", backwards,
+                                                lengths.defined() ? reshape(lengths, {batch}) : Tensor());
+      outputs.push_back(std::move(states.output));
+      last_h.push_back(std::move(states.h));
+      if (states.c.defined()) last_c.push_back(std::move(states.c));
+      continue;
+    }
+    if (steps > kMaxSteps) a.shape_error(fmt::format("{} steps; such a cell can take {}", steps, kMaxSteps));
     const Tensor products = linear(d.x, d.w, d.input_bias);  // of all steps
     State s{d.h, d.c};
     std::vector<Tensor> made(static_cast<std::size_t>(steps));

@@ -93,6 +93,26 @@ class Contrib(unittest.TestCase):
                 self.assertLessEqual(away.max(initial=0), 1, port.name)
                 self.assertLessEqual((away > 0).sum(), 1 + 0.02 * x.size, port.name)
 
+    def test_recurrent_layers(self):
+        # The usual cells are one op each, others go step by step.
+        for kind, gates, usual, other in (("LSTM", 4, {}, {"input_forget": 1}), ("GRU", 3, {"linear_before_reset": 1}, {}),
+                                          ("RNN", 1, {"activations": ["Relu"]}, {"activations": ["Softsign"]})):
+            for extra in (usual, other):
+                for direction, count in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+                    with self.subTest(kind=kind, direction=direction, extra=extra):
+                        words = dict(extra, direction=direction, hidden_size=5)
+                        if "activations" in words:
+                            words["activations"] = words["activations"] * count
+                        inputs = [real(7, 3, 6), real(count, gates * 5, 6, scale=0.4), real(count, gates * 5, 5, scale=0.4), real(count, 2 * gates * 5)]
+                        outputs = ["y", "h", "c"][:3 if kind == "LSTM" else 2]
+                        self.judge(kind, inputs[:3], outputs, domain="", **words)
+                        states = [real(count, 3, 5)] * (2 if kind == "LSTM" else 1)
+                        self.judge(kind, [*inputs, np.array([7, 2, 5], np.int32), *states], outputs, domain="", **words)
+        peepholes = [real(7, 2, 6), real(1, 20, 6), real(1, 20, 5), None, None, None, None, real(1, 15)]
+        self.judge("LSTM", peepholes, ["y", "h", "c"], domain="", hidden_size=5)
+        self.judge("LSTM", peepholes[:3], ["y", "h", "c"], domain="", hidden_size=5, clip=0.5)
+        self.judge("LSTM", [real(3000, 1, 2), real(1, 8, 2), real(1, 8, 2)], ["y", "h", "c"], domain="", hidden_size=2)
+
     def test_activations(self):
         self.judge("Gelu", [real(3, 8)])
         self.judge("BiasGelu", [real(3, 8), real(8)])
