@@ -123,6 +123,7 @@ void backward(const Tensor& output, const Tensor& seed, Where where) {
   for (const auto& cell : graph::all_cells()) {
     if (!cell->requires_grad) continue;
     const graph::NodeRef value = graph::value_of(cell);
+    if (!value) continue;  // made by another thread in a trace, which alone has its value
     if (!below.contains(value.get()) && !below.contains(graph::twin_of(*value).get())) continue;
     cells.push_back(cell);
     values.emplace_back(value);

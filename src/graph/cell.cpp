@@ -41,11 +41,14 @@ void append_range(const NodeRef& whole, Extent begin, Extent end, std::vector<No
 }  // namespace
 
 std::shared_ptr<Cell> make_cell() {
-  SessionState& session = SessionState::current();
-  GraphState& state = session.part<GraphState>();
   auto cell = std::make_shared<Cell>();
-  cell->session = session.shared_from_this();
+  cell->session = SessionState::current().shared_from_this();
   cell->made_in_trace = TraceScope::current() != nullptr;
+  return cell;
+}
+
+void make_known(const std::shared_ptr<Cell>& cell) {
+  GraphState& state = state_of(*cell);
   std::lock_guard lock(state.cells_mutex);
   auto& known = state.known;
   // Removes forgotten cells whenever the list has doubled.
@@ -55,7 +58,6 @@ std::shared_ptr<Cell> make_cell() {
     state.sweep_at = std::max<std::size_t>(64, known.size() * 2);
   }
   known.push_back(cell);
-  return cell;
 }
 
 std::vector<std::shared_ptr<Cell>> all_cells() {

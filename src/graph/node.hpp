@@ -246,7 +246,10 @@ struct Cell {
 };
 /// Every cell of this thread's session that a Variable still holds.
 std::vector<std::shared_ptr<Cell>> all_cells();
+/// A cell of this thread's session, which other threads do not see before `make_known`.
 std::shared_ptr<Cell> make_cell();
+/// From now on `all_cells` has the cell.
+void make_known(const std::shared_ptr<Cell>& cell);
 /// The session's cells with a pending value.
 std::vector<std::shared_ptr<Cell>> pending_cells();
 /// A cell and its pending value at one moment, for evaluation.

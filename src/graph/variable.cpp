@@ -45,6 +45,7 @@ Variable::Variable(const Tensor& initial, std::string_view name, bool requires_g
   } else {
     graph::set_pending(cell_, initial.node());
   }
+  graph::make_known(cell_);
 }
 
 Tensor Variable::value(Where where) const {

@@ -280,6 +280,33 @@ TEST(Session, ThreadsOfOneSessionTrainVariablesOfTheirOwn) {
   for (int t = 0; t < 4; ++t) EXPECT_EQ(results[t], expected[t]);
 }
 
+// A Variable that is made while a function is traced has a value only there, until the trace ends and refuses it.
+TEST(Session, BackwardPassesByVariablesOfOtherTraces) {
+  Session session;
+  const auto outer = session.enter();
+  std::barrier made(2), done(2);
+  Floats gradient;
+  std::jthread other([&] {
+    const auto in = session.enter();
+    Variable w(full({2}, 3.0), "w");
+    made.arrive_and_wait();
+    backward(sum(w.value() * w.value()));
+    gradient = w.grad().to_vector<float>();
+    done.arrive_and_wait();
+  });
+  bool first = true;
+  auto step = compile([&](const Tensor& x) {
+    if (std::exchange(first, false)) {
+      const Variable inner(full({2}, 1.0), "inner");
+      made.arrive_and_wait();
+      done.arrive_and_wait();
+    }
+    return x * 2.0;
+  });
+  EXPECT_THROW(step(full({}, 4.0)), UsageError) << "a Variable is made inside of the function";
+  EXPECT_EQ(gradient, (Floats{6, 6}));
+}
+
 // A trace takes neither what other threads assign meanwhile, nor does it give them what it assigns.
 TEST(Session, TracesKeepToTheirOwnUpdates) {
   Session session;
