@@ -56,6 +56,10 @@ std::vector<std::pair<std::string_view, std::string_view>> operator_names() {
   return names;
 }
 
+Value known_integers(const std::vector<Extent>& values, const Shape& shape) {
+  return {.tensor = {}, .known = tensor_from_bytes(values.data(), shape, DType::i64, kCpu)};
+}
+
 void outside_of_traces(const std::function<void()>& f) {
   if (!graph::TraceScope::current()) return f();
   // A thread of its own is outside of the trace.

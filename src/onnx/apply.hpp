@@ -26,6 +26,9 @@ struct Value {
   bool is_tensor() const { return tensor.defined() || known.defined(); }
 };
 
+/// Integers that are known while a graph is built, on the CPU whatever the default device is.
+Value known_integers(const std::vector<Extent>& values, const Shape& shape);
+
 /// Calls f, which computes values that depend on no argument of a function being compiled, also inside of such a function.
 void outside_of_traces(const std::function<void()>& f);
 template <class T>

@@ -36,8 +36,8 @@ Value joined(const Run& run, const std::vector<Value>& parts, F f) {
   }
   return result;
 }
-Value known_integer(Extent value) { return {.tensor = {}, .known = tensor<Extent>(value)}; }
-Value known_bool(bool value) { return {.tensor = {}, .known = tensor<bool>(value)}; }
+Value known_integer(Extent value) { return known_integers({value}, {}); }
+Value known_bool(bool value) { return {.tensor = {}, .known = full({}, value, DType::boolean, kCpu)}; }
 Value sequence(std::vector<Value> values) {
   return {.tensor = {}, .known = {}, .sequence = std::make_shared<const std::vector<Value>>(std::move(values))};
 }

@@ -30,12 +30,12 @@ void shape_of(A& a) {
   const auto place = [&](Extent at) { return std::clamp<Extent>(at < 0 ? at + rank : at, 0, rank); };
   const Extent start = place(a.integer("start", 0)), end = std::max(start, place(a.integer("end", rank)));
   const std::vector<Extent> extents(shape.begin() + start, shape.begin() + end);
-  a.give_value(0, {.tensor = {}, .known = tensor<Extent>(extents, {end - start})});
+  a.give_value(0, known_integers(extents, {end - start}));
 }
 void size_of(A& a) {
   const Value& v = a.value(0);
   if (!v.is_tensor()) a.usage_error("its input is not a tensor");
-  a.give_value(0, {.tensor = {}, .known = tensor<Extent>((v.known.defined() ? v.known : v.tensor).numel())});
+  a.give_value(0, known_integers({(v.known.defined() ? v.known : v.tensor).numel()}, {}));
 }
 
 void reshape_to(A& a) {

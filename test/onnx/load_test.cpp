@@ -223,6 +223,30 @@ TEST_F(OnnxLoad, ShapesAreFoldedInsideOfACompiledFunction) {
   EXPECT_EQ(run(zeros({5, 2, 3})).shape(), Shape({5, 6}));
 }
 
+TEST_F(OnnxLoad, ShapesAreKnownWhateverTheDefaultDeviceIs) {
+  // y = reshape(x, [size(x) / shape(x)[0], shape(x)[0]])
+  const GraphParts graph{.nodes = {{"Shape", {"x"}, {"s"}, {attribute("end", 1)}},
+                                   {"Size", {"x"}, {"all"}},
+                                   {"Div", {"all", "s"}, {"n"}},
+                                   {"Concat", {"n", "s"}, {"to"}, {attribute("axis", 0)}},
+                                   {"Reshape", {"x", "to"}, {"y"}}},
+                         .inputs = {{"x", 1, {"n", "6"}}},
+                         .outputs = {{"y", 1, {"6", "n"}}}};
+  const Model model = loaded(model_of(graph));
+  const Tensor x = zeros({4, 6}, DType::f32, kCpu);
+  const Device before = default_device();
+  set_default_device({Device::Kind::trace, 0});  // which holds no elements
+  std::string error;
+  Shape shape;
+  try {
+    shape = model({x})[0].shape();
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  set_default_device(before);
+  EXPECT_EQ(shape, Shape({6, 4})) << error;
+}
+
 TEST_F(OnnxLoad, ElementsOfArgumentsAreNotKnownInsideOfACompiledFunction) {
   const GraphParts graph{.nodes = {{"Reshape", {"x", "to"}, {"y"}}},
                          .inputs = {{"x", 1, {"6"}}, {"to", 7, {"2"}}},
