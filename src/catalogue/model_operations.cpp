@@ -107,11 +107,19 @@ struct Writing {
   std::string name, title, description, required;
   Kind kind;
   Value (*write)(Context& call, llm::Generation generation);
-  Value output() const {
-    return schema_of(fmt::format(
-        R"({{"type": "object", "required": [{}], "properties": {{"text": {{"type": "string"}},
+  Specification specification(const std::string& input, std::vector<DeclaredError> errors, Access access) const {
+    return {.space = "model",
+            .name = name,
+            .kind = kind,
+            .title = title,
+            .description = description,
+            .input = schema_of(input),
+            .output = schema_of(fmt::format(
+                R"({{"type": "object", "required": [{}], "properties": {{"text": {{"type": "string"}},
   "finish": {{"type": "string"}}, "tokens": {{"type": "integer"}}, "prompt_tokens": {{"type": "integer"}}}}}})",
-        required));
+                required)),
+            .errors = std::move(errors),
+            .access = std::move(access)};
   }
 };
 constexpr const char *kPieceRequired = R"("text")", *kWholeRequired = R"("text", "finish", "tokens", "prompt_tokens")";
@@ -217,18 +225,12 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                 Kind::subscription, stream},
         Writing{"complete", "complete a text", "What follows a prompt, at once.", kWholeRequired, Kind::query, whole}})
     registry.add(
-        {.space = "model",
-         .name = way.name,
-         .kind = way.kind,
-         .title = way.title,
-         .description = way.description,
-         .input = schema_of(fmt::format(
-             R"({{"type": "object", "required": ["model", "prompt"], "additionalProperties": false, "properties": {{
+        way.specification(
+            fmt::format(
+                R"({{"type": "object", "required": ["model", "prompt"], "additionalProperties": false, "properties": {{
                   "model": {{"type": "string"}}, "prompt": {{"type": "string"}}, {}}}}})",
-             kSamplingProperties)),
-         .output = way.output(),
-         .errors = {missing, no_grammar},
-         .access = on_model("run")},
+                kSamplingProperties),
+            {missing, no_grammar}, on_model("run")),
         [models, write = way.write](Context& call) {
           auto found = models->find(call.input("model").string());
           const llm::GenerateOptions options = generate_options(call);
@@ -241,21 +243,15 @@ std::function<void(const std::string&, const std::filesystem::path&)> add_model_
                 Kind::subscription, stream},
         Writing{"reply", "reply", "The reply to a conversation, at once.", kWholeRequired, Kind::query, whole}})
     registry.add(
-        {.space = "model",
-         .name = way.name,
-         .kind = way.kind,
-         .title = way.title,
-         .description = way.description,
-         .input = schema_of(fmt::format(
-             R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
+        way.specification(
+            fmt::format(
+                R"({{"type": "object", "required": ["model", "messages"], "additionalProperties": false, "properties": {{
                   "model": {{"type": "string"}}, "messages": {{"type": "array", "minItems": 1, "items": {{"type": "object", "required": ["role", "content"],
                   "additionalProperties": false, "properties": {{"role": {{"type": "string"}}, "content": {{"description": "a text, or texts and images",
                   "anyOf": [{{"type": "string"}}, {{"type": "array", "minItems": 1, "maxItems": 64, "items": {{"type": "object", "minProperties": 1, "maxProperties": 1,
                   "additionalProperties": false, "properties": {{"text": {{"type": "string"}}, "image": {}}}}}}}]}}}}}}}}, {}}}}})",
-             kImageSchema, kSamplingProperties)),
-         .output = way.output(),
-         .errors = chat_errors,
-         .access = on_model("run")},
+                kImageSchema, kSamplingProperties),
+            chat_errors, on_model("run")),
         [models, write = way.write](Context& call) {
           std::vector<llm::Message> messages;
           return with_codes([&] {

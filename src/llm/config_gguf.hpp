@@ -29,7 +29,7 @@ void read_gguf_mixture(const io::GgufMetadata& metadata, ModelConfig& config);
 /// What the families of 2025 say beside the usual keys, or mean where they say nothing.
 void read_gguf_families(const io::GgufMetadata& metadata, ModelConfig& config);
 
-/// A number for each layer; a single number is that of all. FileError for another count, or numbers that are no sizes.
+/// A number for each layer; a single number counts for all layers. FileError for another count, or for numbers that cannot be sizes.
 std::vector<Extent> sizes_of_layers(const io::GgufMetadata& metadata, const std::string& key, Extent layers);
 
 /// Whether files of this architecture are of hybrids, whose layers tell by numbers of heads what they have.

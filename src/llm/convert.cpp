@@ -166,7 +166,7 @@ struct Conversion {
     }
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });
     check_tensors(from, names);
-    // What GGUF files have elsewhere, numbers of activations and factors, is no part of the graph then.
+    // GGUF files store the numbers of activations and the factors elsewhere, so the graph built here leaves them out.
     factors = take_factors_of_parts(config);
     take_xielu(config, source, names);
     from = build(config, [&](std::string_view key) { return names.find(key) != nullptr; });

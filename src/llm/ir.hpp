@@ -103,8 +103,8 @@ enum class OpType : std::uint8_t {
   /// (x, router, gates [E, F, H], ups, downs [E, H, F]), behind which come, with `biases`, those of the router, of gates, ups and
   /// downs, and with `corrected` a number for each expert that only counts where experts are chosen. used: experts of a token.
   /// shares: their weights add up to 1. sigmoid: scores are sigmoids of logits, else a softmax. groups, groups_used: only experts of
-  /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. on_input: x is multiplied
-  /// with the weights, and not what an expert makes of it. routed: the place among the inputs of what the router reads instead of x,
+  /// the best groups are chosen, by the best of a group or, with sigmoid, by its best two. factor: of weights. on_input: the weights multiply x
+  /// instead of the results of experts. routed: the place among the inputs of what the router reads instead of x,
   /// behind which is a factor of each expert's weight [E]. gelu: the activation, in its form by tanh. alpha, limit: of a clamped SwiGLU; 0: the usual one. plain: there are no gates, in whose place ups are named
   /// once more, and ups above 0 are squared.
   /// gate_up_change, down_change: the place among the inputs of A [E, R, H], behind which is B [E, 2 F, R], of an adapter; of downs

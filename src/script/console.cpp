@@ -132,7 +132,7 @@ class Inspector {
     return name.empty() || name == " Object" ? "" : name.substr(1) + " ";
   }
 
-  // Names that are no identifiers are quoted.
+  // Quotes names that are not identifiers.
   static std::string key_text(std::string_view name) {
     const auto is_word = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||

@@ -41,6 +41,11 @@ void check(const SpeakOptions& o, Extent speaker, Extent speakers) {
     throw UsageError(fmt::format("speak: speaker {}; the model has {}, from 0 on", speaker, speakers));
 }
 
+bool has_piper_settings(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return path.extension() == ".onnx" && std::filesystem::is_regular_file(detail::piper_settings(path), ignored);
+}
+
 }  // namespace
 
 audio::Sound Voice::synthesize(std::span<const std::int32_t> tokens, const SpeakOptions& options,
@@ -96,18 +101,13 @@ std::uint64_t Voice::weight_bytes() const { return engine_->weight_bytes(); }
 std::string Voice::describe() const { return engine_->describe(); }
 
 Voice load_voice(const std::filesystem::path& path, const LoadOptions& options) {
-  std::error_code ignored;
-  if (path.extension() == ".onnx" && std::filesystem::exists(detail::piper_settings(path), ignored))
-    return Voice(detail::load_piper(path, options));
-  if (const auto files = detail::kokoro_files(path)) return Voice(detail::load_kokoro(*files, options));
+  if (const auto files = has_piper_settings(path) ? std::nullopt : detail::kokoro_files(path))
+    return Voice(detail::load_kokoro(*files, options));
   return Voice(path.extension() == ".onnx" ? detail::load_piper(path, options) : detail::load_vits(path, options));
 }
 
 bool is_voice(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (path.extension() == ".onnx" && std::filesystem::is_regular_file(detail::piper_settings(path), ignored))
-    return true;
-  return detail::kokoro_files(path) || io::model_type_of(path) == "vits";
+  return has_piper_settings(path) || detail::kokoro_files(path) || io::model_type_of(path) == "vits";
 }
 
 }  // namespace weft::speech

@@ -47,7 +47,7 @@ class Steps {
   /// Bytes of gradients, activations and scratch, as planned for such a batch.
   std::uint64_t planned_bytes(const Arguments& given);
   std::uint64_t planned_measure_bytes(const Arguments& given);
-  /// Bytes of what trains, of the optimiser's state, and of the sum of gradients if batches accumulate.
+  /// Bytes of the trained tensors and of the optimiser's state, and of the summed gradients if batches accumulate.
   std::uint64_t trained_bytes() const;
   double loss_scale() const { return scale_ ? scale_->value() : 1; }
 

@@ -48,7 +48,7 @@ TEST(Kokoro, SpeaksPhonemesOfASpeaker) {
   const Voice voice = load_voice(folder / "kokoro-v1.0.onnx", {.device = kCpu});
   EXPECT_EQ(voice.rate(), 24000);
   EXPECT_EQ(voice.speaker_names(), (std::vector<std::string>{"af_sky", "bm_lewis"}));
-  // A newline of espeak-ng is a space, and what is no symbol is left out.
+  // A newline, as espeak-ng writes it, counts as a space. Unknown characters are left out.
   EXPECT_EQ(voice.encode("h\u0259\nlU7\u02c8o", true), (std::vector<std::int32_t>{0, 50, 83, 16, 54, 156, 57, 0}));
   const std::vector<float> samples = voice.speak("ab", {.speaker = 1, .is_phonemes = true}).samples;
   ASSERT_EQ(samples.size(), 8u);
